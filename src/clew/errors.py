@@ -1,0 +1,193 @@
+"""Every error that Clew raises, grouped by what a handler would do next.
+
+    ClewError
+    ├── NotFound            look for another name
+    │   ├── ThreadNotFound
+    │   └── RefNotFound         the reference names nothing; `.candidates` are near
+    ├── Conflict            read again, decide again      (`.base`, `.head`)
+    │   └── NameTaken           a branch or tag of that name exists
+    ├── Busy                wait, or come back later      (`.owner`)
+    │   └── Fenced              stop: another owner has taken over
+    ├── BadInput            mend the call
+    │   ├── BadReference
+    │   └── BadName
+    ├── CodecError          mend the value or register its type  (`.path`)
+    │   ├── Unserialisable
+    │   └── TooLarge
+    ├── Corrupt             restore from a copy; `clew check` tells how much is hurt
+    ├── FormatTooNew        upgrade Clew
+    └── StorageError        the database itself failed    (`.retryable`)
+        ├── Closed
+        ├── NotADatabase
+        ├── ReadOnly
+        └── DiskFull
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ClewError(Exception):
+    """The root. `str(error)` says what happened and where; `.hint` says what to do.
+
+    `.code` is stable across releases and safe to match on; `.exit_code` is what the command line ends with.
+    """
+
+    code: ClassVar[str] = "clew"
+    exit_code: ClassVar[int] = 1
+    default_hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = self.default_hint if hint is None else hint
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} ({self.hint})" if self.hint else message
+
+    @property
+    def message(self) -> str:
+        """What happened, without the hint."""
+        return super().__str__()
+
+
+class NotFound(ClewError):
+    """What was named does not exist, or is not yours."""
+
+    code = "not_found"
+    exit_code = 10
+
+
+class ThreadNotFound(NotFound):
+    code = "thread_not_found"
+    default_hint = "`clew threads` lists the threads of this database"
+
+
+class RefNotFound(NotFound):
+    """The reference is well formed, but names no checkpoint of this thread."""
+
+    code = "ref_not_found"
+    exit_code = 13
+
+    def __init__(self, message: str, *, candidates: tuple[str, ...] = (), hint: str | None = None) -> None:
+        if hint is None and candidates:
+            hint = "did you mean " + " or ".join(repr(name) for name in candidates) + "?"
+        super().__init__(message, hint=hint)
+        self.candidates = candidates
+
+
+class Conflict(ClewError):
+    """The head has moved since the base was read. `.base` and `.head` are checkpoints (or None)."""
+
+    code = "conflict"
+    exit_code = 14
+    default_hint = "read the head's state again, apply the change to it, and save"
+
+    def __init__(self, message: str, *, base: Any = None, head: Any = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.base = base
+        self.head = head
+
+
+class NameTaken(Conflict):
+    code = "name_taken"
+    default_hint = "choose another name, or delete the one that exists"
+
+
+class Busy(ClewError):
+    """Another owner's lease on this branch is live."""
+
+    code = "busy"
+    exit_code = 11
+    default_hint = "wait for it with `thread.lease(wait=…)`, or work on a fork"
+
+    def __init__(self, message: str, *, owner: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.owner = owner
+
+
+class Fenced(Busy):
+    """This lease has passed on to another owner; nothing was written."""
+
+    code = "fenced"
+    default_hint = "stop working on this branch: somebody else continues it"
+
+
+class BadInput(ClewError):
+    code = "bad_input"
+    exit_code = 2
+
+
+class BadReference(BadInput):
+    code = "bad_reference"
+    exit_code = 13
+    default_hint = "a reference is a step (7), head, ~n, a branch, a tag, or 8 or more characters of an id"
+
+
+class BadName(BadInput):
+    code = "bad_name"
+
+
+class CodecError(ClewError):
+    """A value could not be turned into bytes or back. `.path` leads to it: `messages[12].args.when`."""
+
+    code = "codec"
+
+    def __init__(self, message: str, *, path: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class Unserialisable(CodecError):
+    code = "unserialisable"
+    exit_code = 2
+
+
+class TooLarge(CodecError):
+    code = "too_large"
+    exit_code = 2
+
+
+class Corrupt(ClewError):
+    """Stored bytes are damaged, or are not what their place says."""
+
+    code = "corrupt"
+    exit_code = 12
+    default_hint = "nothing was changed; restore this database from a copy"
+
+
+class FormatTooNew(ClewError):
+    code = "format_too_new"
+    exit_code = 12
+    default_hint = "upgrade Clew to read it"
+
+
+class StorageError(ClewError):
+    """The database failed. When `.retryable`, the same call may succeed later; nothing was half done."""
+
+    code = "storage"
+
+    def __init__(self, message: str, *, retryable: bool = False, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class Closed(StorageError):
+    code = "closed"
+    default_hint = "open it again with clew.open(…)"
+
+
+class NotADatabase(StorageError):
+    code = "not_a_database"
+    exit_code = 12
+
+
+class ReadOnly(StorageError):
+    code = "read_only"
+    default_hint = "give this user the right to write to it, or work on a copy"
+
+
+class DiskFull(StorageError):
+    code = "disk_full"
+    default_hint = "free some space, or `clew prune`; what was saved before is safe"
