@@ -1,0 +1,452 @@
+"""What SQLite and PostgreSQL share: snapshots and plain write transactions, as named queries.
+
+A backend supplies `_reading()` and `_writing(thread_id)`: context managers that yield a `Run` inside a transaction,
+which commits when the block ends and rolls back when it raises anything. `_writing` holds whatever keeps other writers
+away from that thread (the one write lock on SQLite, the thread's row on PostgreSQL). It also supplies `commit`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from clew.errors import Busy, Conflict, Corrupt, Fenced, NameTaken, RefNotFound, ThreadNotFound
+from clew.model import KINDS, Durability, Usage
+from clew.storage.ownership import Identity, OwnerRow, is_live
+from clew.storage.port import STEP_BITS, Chunk, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS = (1 << STEP_BITS) - 1
+SEALED = 24 * 1024
+"""A chunk of this many bytes is left alone by later folds."""
+_LAST_STAMP = 1 << 62
+
+
+class Run(Protocol):
+    """Runs a named query inside the transaction. The tenant (and on SQLite the clock) are bound by the backend."""
+
+    def __call__(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]: ...
+
+
+def busy(branch: str, thread_id: str, owner: OwnerRow) -> Busy:
+    """Somebody else works on this branch."""
+    return Busy(f"branch {branch!r} of thread {thread_id!r} is held by {owner}", owner=str(owner))
+
+
+def fenced(branch: str, thread_id: str, owner: OwnerRow | None = None) -> Fenced:
+    """The caller's lease has passed on."""
+    holder = f" to {owner}" if owner else ""
+    message = f"the lease on branch {branch!r} of thread {thread_id!r} has passed on{holder}; nothing was written"
+    return Fenced(message, owner=str(owner) if owner else None)
+
+
+def conflict(branch: str, thread_id: str, base: int | None, head: int | None) -> Conflict:
+    """The head is not where the caller saw it. `.base` and `.head` are steps; the layer above makes checkpoints."""
+    seen, now = ("empty" if step is None else f"at step {step}" for step in (base, head))
+    message = f"branch {branch!r} of thread {thread_id!r} is {now}, but this change was made when it was {seen}"
+    return Conflict(message, base=base, head=head)
+
+
+def no_thread(thread_id: str) -> ThreadNotFound:
+    return ThreadNotFound(f"there is no thread {thread_id!r}")
+
+
+def no_ref(name: str, thread_id: str, names: Iterable[str] = ()) -> RefNotFound:
+    """`names` are those that exist; the near ones are offered."""
+    from difflib import get_close_matches
+
+    near = tuple(get_close_matches(name, list(names), n=3))
+    return RefNotFound(f"thread {thread_id!r} has no branch or tag {name!r}", candidates=near)
+
+
+def _row(columns: Sequence[Any], manifest: bytes, crc: int) -> Row:
+    step, id_, parent, lane, kind, label, run, next_, created, metadata = columns
+    return Row(step, id_, parent, lane, KINDS[kind], label, run, next_, created, metadata, manifest, crc)
+
+
+def _listing(found: Iterable[Sequence[Any]]) -> list[Row]:
+    kinds, make = KINDS, Row._make
+    return [make((*row[:4], kinds[row[4]], *row[5:10], b"", row[10])) for row in found]
+
+
+def _full(found: Iterable[Sequence[Any]]) -> list[Row]:
+    kinds, make = KINDS, Row._make
+    return [make((*row[:4], kinds[row[4]], *row[5:])) for row in found]
+
+
+class RelationalSnapshot:
+    """A `Snapshot` over a `Run` within one read transaction."""
+
+    __slots__ = ("_run", "_storage")
+
+    def __init__(self, storage: Relational, run: Run) -> None:
+        self._storage = storage
+        self._run = run
+
+    def find_thread(self, thread_id: str) -> int | None:
+        found = self._run("thread", thread_id=thread_id)
+        return found[0][0] if found else None
+
+    def head(self, thread_id: str, branch: str) -> Head | None:
+        found = self._run("head", thread_id=thread_id, branch=branch)
+        if not found:
+            return None
+        thread, name, kind, step, lane, epoch = found[0][:6]
+        ref = Ref(name, kind, step, lane, self._storage._holder(found[0][6:14]), epoch)
+        columns = found[0][14:]
+        if step is not None and columns[1] is None:
+            raise Corrupt(f"branch {branch!r} of thread {thread_id!r} points at step {step}, which is missing")
+        return Head(thread, ref, None if step is None else _row(columns[:10], *columns[10:]))
+
+    def row(self, thread: int, step: int) -> Row | None:
+        if not 0 < step <= STEPS:
+            return None
+        found = self._run("row", key=thread << STEP_BITS | step)
+        return _full(found)[0] if found else None
+
+    def rows_by_id(self, thread: int, prefix: str, limit: int) -> list[Row]:
+        low = thread << STEP_BITS
+        beyond = prefix + "\U0010ffff"
+        return _full(self._run("rows_by_id", low=low, high=low | STEPS, prefix=prefix, beyond=beyond, limit=limit))
+
+    def history(self, thread: int, step: int, limit: int) -> list[Row]:
+        if limit < 1 or not 0 < step <= STEPS:
+            return []
+        return _listing(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
+
+    def rows(self, thread: int, after: int, limit: int, *, manifests: bool) -> list[Row]:
+        low = thread << STEP_BITS
+        values = {"low": low, "after": min(max(after, 0), STEPS), "high": low | STEPS, "limit": limit}
+        if manifests:
+            return _full(self._run("rows_with_manifests", **values))
+        return _listing(self._run("rows", **values))
+
+    def refs(self, thread: int) -> list[Ref]:
+        holder = self._storage._holder
+        found = self._run("refs", thread=thread)
+        return [Ref(row[0], row[1], row[2], row[3], holder(row[5:]), row[4]) for row in found]
+
+    def payload(self, thread: int, wants: Sequence[Want], upto: int) -> list[Piece]:
+        if not wants:
+            return []
+        lanes = sorted({want.lane for want in wants})
+        low = thread << STEP_BITS
+        found = self._run("payload", low=low, upto=min(upto, STEPS), lanes=lanes)
+        pieces = [Piece(key, key & STEPS, lane, data) for key, lane, data in found]
+        pieces.extend(self.chunks(thread, wants))
+        return pieces
+
+    def chunks(self, thread: int, wants: Sequence[Want]) -> list[Piece]:
+        """The folded runs that overlap a wanted stretch, each once."""
+        found: dict[int, Piece] = {}
+        for lane, log, start, stop in wants:
+            rows = self._run("chunks", thread=thread, lane=lane, log=log, start=start, stop=stop)
+            for key, of_lane, data in rows:
+                found[key] = Piece(key, 0, of_lane, data)
+        return list(found.values())
+
+    def blob(self, digest: str) -> bytes | None:
+        found = self._run("blob", digest=digest)
+        return found[0][0] if found else None
+
+    def threads(self, *, order: str, after: tuple[Any, ...] | None, limit: int) -> list[Listed]:
+        if order == "id":
+            found = self._run("threads_id", after=after[0] if after else "", limit=limit)
+        elif order in ("updated", "created"):
+            stamp, last = after or (_LAST_STAMP, "")
+            found = self._run(f"threads_{order}", stamp=stamp, after=last, limit=limit)
+        else:
+            raise ValueError(f"order is 'updated', 'created' or 'id', not {order!r}")
+        return [Listed(*row[:8], busy=bool(row[8])) for row in found]
+
+    def pieces(self, thread: int, *, folded: bool, after: int, limit: int) -> list[Piece]:
+        low = thread << STEP_BITS
+        if folded:
+            found = self._run("chunk_page", thread=thread, after=after, limit=limit)
+            return [Piece(key, 0, lane, data) for key, lane, data in found]
+        found = self._run("payload_page", low=low, high=low | STEPS, after=after, limit=limit)
+        return [Piece(key, key & STEPS, lane, data) for key, lane, data in found]
+
+    def usage(self) -> Usage:
+        threads, checkpoints, rows, payload, chunks, blobs, blob_bytes = self._run("usage")[0]
+        file_bytes, free_bytes = self._storage._space(self._run)
+        return Usage(
+            threads=threads,
+            checkpoints=checkpoints,
+            checkpoint_bytes=int(rows),
+            payload_bytes=int(payload) + int(chunks),
+            blobs=blobs,
+            blob_bytes=int(blob_bytes),
+            items=0,
+            item_bytes=0,
+            file_bytes=file_bytes,
+            free_bytes=free_bytes,
+        )
+
+
+class Relational(ABC):
+    """A `Storage` of one tenant, except for `commit`, `shrink` and `close`."""
+
+    durability: Durability
+    fold_after: int
+    boot_clock: bool
+    """Whether leases expire by this machine's clock, which means nothing in another boot."""
+
+    # What a backend supplies.
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[Run]: ...
+    @abstractmethod
+    def _writing(self, thread_id: str | None) -> AbstractContextManager[Run]: ...
+    @abstractmethod
+    def _identity(self) -> Identity:
+        """This process; another one after a fork."""
+
+    @abstractmethod
+    def _owner_row(self, run: Run) -> int:
+        """The key of this process's owner row, created when missing, with a fresh expiry."""
+
+    @abstractmethod
+    def _my_owner(self) -> int | None:
+        """The key of this process's owner row, if it has one."""
+
+    @abstractmethod
+    def _held(self, lease: Lease, *, held: bool) -> None:
+        """A lease was taken, or is no longer held: the heartbeat counts them."""
+
+    @abstractmethod
+    def _space(self, run: Run) -> tuple[int, int]:
+        """Bytes of the whole database, and of them the free ones."""
+
+    def _leasing(self, thread_id: str) -> AbstractContextManager[Run]:
+        """Like `_writing`, for leases: they may be lost with the power, for then their owners are dead as well."""
+        return self._writing(thread_id)
+
+    # Owners.
+
+    def _live(self, columns: Sequence[Any]) -> OwnerRow | None:
+        """The owner in these columns, if there is one and it lives."""
+        if columns[0] is None:
+            return None
+        owner = OwnerRow._make(columns)
+        return owner if is_live(owner, self._identity(), boot_clock=self.boot_clock) else None
+
+    def _holder(self, columns: Sequence[Any]) -> str | None:
+        owner = self._live(columns)
+        return str(owner) if owner else None
+
+    # Reading.
+
+    @contextmanager
+    def snapshot(self) -> Iterator[RelationalSnapshot]:
+        with self._reading() as run:
+            yield RelationalSnapshot(self, run)
+
+    def check_lease(self, lease: Lease) -> bool:
+        with self._reading() as run:
+            found = run("thread", thread_id=lease.thread_id)
+            ref = found and run("ref", thread=found[0][0], name=lease.branch)
+        mine = self._my_owner()
+        return bool(ref) and mine is not None and ref[0][3] == lease.epoch and ref[0][4] == mine
+
+    # Names.
+
+    def create_branch(self, thread_id: str, name: str, step: int) -> None:
+        with self._writing(thread_id) as run:
+            thread = self._existing(run, thread_id, step)
+            if not run("create_ref", thread=thread, name=name, kind="branch", step=step):
+                raise NameTaken(f"thread {thread_id!r} has a branch or tag {name!r} already")
+
+    def set_tag(self, thread_id: str, name: str, step: int) -> None:
+        with self._writing(thread_id) as run:
+            thread = self._existing(run, thread_id, step)
+            if run("create_ref", thread=thread, name=name, kind="tag", step=step):
+                return
+            kind, at = run("ref", thread=thread, name=name)[0][:2]
+            if kind != "tag" or at != step:
+                what = "a branch" if kind == "branch" else f"a name for step {at}"
+                raise NameTaken(f"{name!r} is {what} of thread {thread_id!r} already; a tag does not move")
+
+    def delete_tag(self, thread_id: str, name: str) -> None:
+        with self._writing(thread_id) as run:
+            thread, ref = self._ref(run, thread_id, name)
+            if ref[0] == "branch":
+                raise no_ref(name, thread_id)
+            run("delete_ref", thread=thread, name=name)
+
+    def delete_branch(self, thread_id: str, name: str, *, epoch: int | None) -> None:
+        with self._writing(thread_id) as run:
+            thread = self._branch(run, thread_id, name, epoch)[0]
+            run("delete_ref", thread=thread, name=name)
+        if epoch is not None:
+            self._held(Lease(thread_id, name, epoch), held=False)
+
+    def move_branch(self, thread_id: str, name: str, step: int, *, old_tip: str, epoch: int | None) -> None:
+        with self._writing(thread_id) as run:
+            thread, tip = self._branch(run, thread_id, name, epoch)
+            self._existing(run, thread_id, step)
+            run("move_ref", thread=thread, name=name, step=step)
+            if tip is not None and tip != step:
+                run("create_ref", thread=thread, name=old_tip, kind="auto", step=tip)
+
+    def _existing(self, run: Run, thread_id: str, step: int) -> int:
+        """The thread's key, given that the thread has this step."""
+        found = run("thread", thread_id=thread_id)
+        if not found:
+            raise no_thread(thread_id)
+        thread: int = found[0][0]
+        if not 0 < step <= STEPS or not run("row_exists", key=thread << STEP_BITS | step):
+            raise RefNotFound(f"thread {thread_id!r} has no step {step}")
+        return thread
+
+    def _ref(self, run: Run, thread_id: str, name: str) -> tuple[int, tuple[Any, ...]]:
+        found = run("thread", thread_id=thread_id)
+        if not found:
+            raise no_thread(thread_id)
+        thread: int = found[0][0]
+        ref = run("ref", thread=thread, name=name)
+        if not ref:
+            raise no_ref(name, thread_id, [row[0] for row in run("refs", thread=thread)])
+        return thread, ref[0]
+
+    def _branch(self, run: Run, thread_id: str, name: str, epoch: int | None) -> tuple[int, int | None]:
+        """The thread's key and the branch's head, given that the caller may change the branch."""
+        thread, (kind, step, _lane, at, *owner) = self._ref(run, thread_id, name)
+        if kind != "branch":
+            raise no_ref(name, thread_id)
+        live = self._live(owner)
+        if epoch is not None:
+            if at != epoch or owner[0] is None or owner[0] != self._my_owner():
+                raise fenced(name, thread_id, live)
+        elif live:
+            raise busy(name, thread_id, live)
+        elif owner[0] is not None:
+            run("clear_ref", thread=thread, name=name)
+        return thread, step
+
+    # Leases.
+
+    def acquire(self, thread_id: str, branch: str) -> Lease:
+        with self._leasing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if found:
+                thread, ref = self._ref(run, thread_id, branch)
+                if ref[0] != "branch":
+                    raise no_ref(branch, thread_id)
+                owner = self._live(ref[4:])
+                if owner:
+                    raise busy(branch, thread_id, owner)
+            else:
+                created = run("create_thread", thread_id=thread_id, created=time.time_ns() // 1000)
+                thread = created[0][0]
+                run("create_ref", thread=thread, name=branch, kind="branch", step=None)
+            mine = self._owner_row(run)
+            lease = Lease(thread_id, branch, run("take_ref", thread=thread, name=branch, owner=mine)[0][0])
+        self._held(lease, held=True)
+        return lease
+
+    def release(self, lease: Lease) -> None:
+        with self._leasing(lease.thread_id) as run:
+            found = run("thread", thread_id=lease.thread_id)
+            if found:
+                values = {"thread": found[0][0], "name": lease.branch, "epoch": lease.epoch}
+                run("release_ref", **values, owner=self._my_owner())
+        self._held(lease, held=False)
+
+    # Upkeep.
+
+    def delete_thread(self, thread_id: str) -> bool:
+        with self._writing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if not found:
+                return False
+            thread = found[0][0]
+            for name, *owner in run("leased_refs", thread=thread):
+                live = self._live(owner)
+                if live:
+                    raise busy(name, thread_id, live)
+            low = thread << STEP_BITS
+            run("delete_thread_blobs", thread=thread)
+            run("delete_thread_blob_uses", thread=thread)
+            run("delete_thread_chunks", thread=thread)
+            run("delete_thread_payload", low=low, high=low | STEPS)
+            run("delete_thread_checkpoints", low=low, high=low | STEPS)
+            run("delete_thread_refs", thread=thread)
+            run("delete_thread", thread=thread)
+        return True
+
+    def fold(self, thread: int, lane: int, merge: Callable[[Sequence[Piece], Sequence[Piece]], Folding]) -> None:
+        low = thread << STEP_BITS
+        with self._writing(None) as run:
+            if not run("lock_thread", thread=thread):
+                return
+            rows = run("lane_payload", low=low, high=low | STEPS, lane=lane)
+            tails = run("lane_tails", thread=thread, lane=lane, small=SEALED)
+            folding = merge(
+                [Piece(key, key & STEPS, of, data) for key, of, data in rows],
+                [Piece(key, 0, of, data) for key, of, data in tails],
+            )
+            self._replace(run, "delete_payload", folding.payload_keys, {row[0] for row in rows})
+            self._replace(run, "delete_chunks", folding.chunk_keys, {row[0] for row in tails})
+            self._store(run, thread, folding.chunks)
+            run("folded", thread=thread, lane=lane)
+
+    @staticmethod
+    def _replace(run: Run, query: str, keys: Sequence[int], offered: set[int]) -> None:
+        if not offered.issuperset(keys):
+            raise ValueError("a fold may replace only the rows that it was given")
+        if keys and len(run(query, keys=list(keys))) != len(set(keys)):
+            raise Corrupt("a fold found fewer rows than it had read")
+
+    @staticmethod
+    def _store(run: Run, thread: int, chunks: Iterable[Chunk]) -> None:
+        for lane, log, start, stop, data in chunks:
+            run("create_chunk", thread=thread, lane=lane, log=log, start=start, stop=stop, data=data)
+
+    def forget(self, thread_id: str, doomed: Iterable[int], relink: dict[int, tuple[int | None, int]]) -> int:
+        steps = sorted(set(doomed))
+        with self._writing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if not found or not steps:
+                return 0
+            thread = found[0][0]
+            low = thread << STEP_BITS
+            gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps)]
+            if gone:
+                run("forget_auto_refs", thread=thread, steps=gone)
+            for step, (parent, crc) in relink.items():
+                if parent is None or run("row_exists", key=low | parent):
+                    run("relink", key=low | step, parent=parent, crc=crc)
+        return len(gone)
+
+    def rewrite(self, thread_id: str, key: int, old: Piece, chunks: Sequence[Chunk], *, folded: bool) -> bool:
+        with self._writing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if not found:
+                return False
+            thread = found[0][0]
+            low = thread << STEP_BITS
+            if folded:
+                data = run("chunk_data", thread=thread, key=key)
+            else:
+                data = run("payload_data", key=key, low=low, high=low | STEPS)
+            if not data or bytes(data[0][0]) != old.data:
+                return False
+            run("delete_chunks" if folded else "delete_payload", keys=[key])
+            self._store(run, thread, chunks)
+        return True
+
+    def forget_blobs(self, thread_id: str, live: set[str], known: set[str]) -> int:
+        digests = sorted(known - live)
+        with self._writing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if not found or not digests:
+                return 0
+            dropped = [row[0] for row in run("drop_blob_uses", thread=found[0][0], digests=digests)]
+            freed = run("drop_unused_blobs", blobs=dropped) if dropped else []
+        return sum(row[0] for row in freed)
