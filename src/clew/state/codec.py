@@ -1,0 +1,207 @@
+"""Values to bytes and back: exact types, closed registry."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import zoneinfo
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import ormsgpack
+
+from clew.errors import TooLarge, Unserialisable
+from clew.state import codec_format as f
+from clew.state import codec_write
+from clew.state import registry as registering
+from clew.state.codec_builtins import NotStorable
+from clew.state.codec_format import REF_FIRST, SPILL_OVER
+from clew.state.codec_objects import TAGS, object_parts
+from clew.state.codec_read import decode
+from clew.state.codec_slow import encode_slowly, step
+from clew.state.codec_write import REDUCE, NeedsTheSlowWay, Spill, Writer, holds_buffers
+
+__all__ = [
+    "encode",
+    "decode",
+    "Spill",
+    "REF_FIRST",
+    "SPILL_OVER",
+    "IMMUTABLE",
+    "is_frozen",
+    "Parts",
+    "take_apart",
+    "put_together",
+    "pack_list",
+    "pack_dict",
+    "pack_ext",
+    "join_list",
+]
+
+
+def encode(value: object, *, path: str = "", spill: Spill | None = None) -> bytes:
+    """The bytes of a value, from which `decode` makes an equal value of exactly the same types.
+
+    Equal values of equal types give equal bytes (a dict keeps its order, a set is sorted). What cannot be stored is
+    `Unserialisable`, more than 256 MiB is `TooLarge`; both name the path to the culprit, which starts with `path`.
+    """
+    try:
+        if spill is None:
+            out = ormsgpack.packb(value, codec_write.hook, f.OPTIONS)
+            if (0xC4 in out or 0xC5 in out or 0xC6 in out) and holds_buffers(value):
+                out = encode_slowly(value, path=path)
+        else:
+            out = Writer(spill).pack(value)
+    except (TypeError, NeedsTheSlowWay):
+        if codec_write.interrupts:
+            raise codec_write.interrupts.pop() from None
+        out = encode_slowly(value, path=path, spill=spill)
+    if len(out) > f.MAX_BYTES:
+        raise _too_large(value, path, len(out))
+    return out
+
+
+def _too_large(value: object, path: str, size: int) -> TooLarge:
+    """Name the innermost part that is too large by itself."""
+    while True:
+        items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+        for key, item in items:
+            try:
+                encode(item)
+            except TooLarge:
+                path += step(key) if type(value) is dict else f"[{key}]"
+                value = item
+                break
+            except Unserialisable:
+                continue
+        else:
+            break
+    path = path.removeprefix(".")
+    return TooLarge(
+        f"{path or 'the value'} takes {size:,} bytes; at most {f.MAX_BYTES:,} go into one encoding",
+        path=path,
+        hint="store large bytes as clew.Blob",
+    )
+
+
+IMMUTABLE: frozenset[type] = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        range,
+        Decimal,
+        UUID,
+        dt.date,
+        dt.time,
+        dt.datetime,
+        dt.timedelta,
+        dt.timezone,
+        zoneinfo.ZoneInfo,
+    }
+)
+"""Exact types whose instances cannot change: the same object is the same value."""
+
+
+def is_frozen(value: object) -> bool:
+    """Whether this very object will always encode to the same bytes."""
+    cls = type(value)
+    if cls in IMMUTABLE or isinstance(value, enum.Enum):
+        return True
+    if cls is tuple or cls is frozenset:
+        return all(map(is_frozen, value))  # type: ignore[arg-type]
+    if isinstance(value, PurePosixPath | PureWindowsPath):
+        return cls in REDUCE
+    if isinstance(value, tuple):
+        entry = registering.registry.meet(cls)
+        return entry is not None and entry.kind == "namedtuple" and all(map(is_frozen, value))
+    return False
+
+
+# --- from parts that are encoded already -----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def _encoded_key(key: str) -> bytes | None:
+    try:
+        return ormsgpack.packb(key)
+    except TypeError:
+        return None
+
+
+def pack_list(parts: Sequence[bytes]) -> bytes:
+    """`encode(items)` of a list, given the encodings of its items."""
+    return f.array_header(len(parts)) + b"".join(parts)
+
+
+def pack_dict(keys: Sequence[object], parts: Sequence[bytes]) -> bytes:
+    """`encode(dict(zip(keys, values)))`, given the encodings of the values."""
+    pieces = []
+    for key, part in zip(keys, parts, strict=True):
+        encoded = _encoded_key(key) if type(key) is str else None
+        if encoded is None:
+            break
+        pieces += (encoded, part)
+    else:
+        return f.map_header(len(parts)) + b"".join(pieces)
+    pieces = [piece for key, part in zip(keys, parts, strict=True) for piece in (encode(key), part)]
+    return f.ext(f.DICT, f.array_header(len(pieces)) + b"".join(pieces))
+
+
+def pack_ext(tag: int, payload: bytes) -> bytes:
+    """An extension value."""
+    return f.ext(tag, payload)
+
+
+def join_list(count: int, body: bytes) -> bytes:
+    """`pack_list` of `count` encodings that stand one after the other in `body` already."""
+    return f.array_header(count) + body
+
+
+class Parts(NamedTuple):
+    """An object taken apart: `head` is what encodes it besides its fields."""
+
+    head: bytes
+    fields: dict[str, Any]
+
+
+def take_apart(value: object) -> Parts | None:
+    """The fields of a dataclass, pydantic model or registered class's instance; None for anything else."""
+    cls = type(value)
+    if cls in _NO_OBJECTS:
+        return None
+    entry = registering.registry.by_class.get(cls) or registering.registry.meet(cls)
+    if entry is None or entry.kind not in _OBJECT_KINDS:
+        return None
+    try:
+        extras, fields = object_parts(value, entry)
+    except NotStorable as error:
+        raise Unserialisable(f"a {cls.__qualname__} cannot be stored: {error}") from error.__cause__
+    if extras is not None:
+        return Parts(_head(entry) + encode(extras), fields)
+    head = entry.shape.get("head")
+    if head is None:
+        head = entry.shape["head"] = _head(entry) + b"\xc0"
+    return Parts(head, fields)
+
+
+def _head(entry: registering.Entry) -> bytes:
+    start = bytes((TAGS[entry.kind],)) + f.array_header(4)
+    return start + ormsgpack.packb(entry.name) + ormsgpack.packb(entry.version)
+
+
+def put_together(head: bytes, names: Sequence[str], parts: Sequence[bytes]) -> bytes:
+    """`encode(value)` of an object, given its head and the encodings of its fields."""
+    return f.ext(head[0], head[1:] + pack_dict(names, parts))
+
+
+_NO_OBJECTS = frozenset(REDUCE) | {type(None), bool, int, float, str, bytes, list, dict}
+_OBJECT_KINDS = frozenset({"dataclass", "model", "plain"})

@@ -1,0 +1,158 @@
+"""From bytes to values. What cannot be built becomes Opaque; what is malformed, Corrupt."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import ormsgpack
+
+from clew.errors import Corrupt
+from clew.state import codec_arrays
+from clew.state import codec_builtins as builtins
+from clew.state import codec_format as f
+from clew.state import registry as registering
+from clew.state.codec_builtins import Unknown
+from clew.state.codec_objects import build_object
+from clew.state.codec_special import BUILD_OWN
+from clew.state.values import Opaque, UnknownType
+
+Resolve = Callable[[int, bytes], object]
+
+# ormsgpack does not say where a value ended. So each is read as the first of two, the second of which is a mark that
+# stored bytes cannot contain on purpose: anything behind the value stands where the mark should.
+_MARK = os.urandom(8)
+_END = b"\xc4\x08" + _MARK
+
+_BUILD = builtins.BUILD | BUILD_OWN
+_LEAVES = {tag: builtins.BUILD[tag] for tag in builtins.LEAVES} | {
+    f.ARRAY: codec_arrays.build_array,
+    f.NUMPY_SCALAR: codec_arrays.build_scalar,
+}
+_OBJECTS = frozenset({f.ENUM, f.NAMEDTUPLE, f.OBJECT, f.MODEL, f.STATE})
+
+_unknown: list[Opaque] = []  # met since the last decode ended; warned of outside the C call, which would swallow it
+_interrupts: list[BaseException] = []  # a KeyboardInterrupt inside the hook: the C call swallows that as well
+_warned: set[tuple[str, str]] = set()
+
+
+def decode(data: bytes | memoryview, *, resolve: Resolve | None = None) -> Any:
+    """The value that `encode` made these bytes of, with exactly its types.
+
+    Never imports or calls anything but the builders of registered types. What is not registered here comes back as
+    `Opaque`; malformed bytes are `Corrupt`. `resolve(tag, payload)` is asked for references, tags from REF_FIRST on.
+    """
+    try:
+        hook = _read if resolve is None else _Reader(resolve).hook
+        value, mark = ormsgpack.unpackb(b"".join((b"\x92", data, _END)), ext_hook=hook)
+    except ValueError:
+        return _explain(data, resolve)
+    if mark != _MARK:
+        raise Corrupt("there are more bytes than the value has")
+    if _unknown:
+        _warn()
+    return value
+
+
+def _explain(data: bytes | memoryview, resolve: Resolve | None) -> Any:
+    """Read again, keeping what the hook raises, and raise that."""
+    if _interrupts:
+        raise _interrupts.pop()
+    reader = _Reader(resolve)
+    try:
+        value, mark = ormsgpack.unpackb(b"".join((b"\x92", data, _END)), ext_hook=reader.hook)
+    except ValueError as error:
+        if reader.foreign is not None:
+            raise reader.foreign from None
+        cause = reader.error or error
+        raise Corrupt(f"the stored bytes are malformed: {cause}") from cause
+    if mark != _MARK:
+        raise Corrupt("there are more bytes than the value has")
+    return value
+
+
+def _read(tag: int, payload: bytes) -> Any:
+    return _Reader(None).hook(tag, payload)
+
+
+class _Reader:
+    """One decoding: how deep it is, and what went wrong in it."""
+
+    __slots__ = ("depth", "error", "foreign", "resolve")
+
+    def __init__(self, resolve: Resolve | None) -> None:
+        self.resolve = resolve
+        self.depth = 0
+        self.error: Exception | None = None
+        self.foreign: BaseException | None = None
+
+    def hook(self, tag: int, payload: bytes) -> Any:
+        try:
+            leaf = _LEAVES.get(tag)
+            if leaf is not None:
+                return leaf(payload)
+            if tag >= f.REF_FIRST:
+                return self._reference(tag, payload)
+            if tag in _BUILD or tag in _OBJECTS:
+                parts = self._list(payload)
+                build = _BUILD.get(tag)
+                return build_object(tag, parts, registering.registry) if build is None else build(parts)
+            raise Unknown("this version of Clew gives this extension tag no meaning", type_name=f"extension {tag}")
+        except Unknown as unknown:
+            value = Opaque(tag, payload, type_name=unknown.type_name, version=unknown.version, reason=str(unknown))
+            _unknown.append(value)
+            return value
+        except Exception as error:
+            if self.error is None:
+                self.error = error
+            raise
+        except BaseException as interrupt:
+            _interrupts.append(interrupt)
+            raise
+
+    def _list(self, payload: bytes) -> list[Any]:
+        self.depth += 1
+        if self.depth > f.MAX_EXTS or (self.depth > f.FREE_EXTS and f.nests_too_deep(payload)):
+            raise ValueError("nested too deeply")
+        parts, mark = ormsgpack.unpackb(b"".join((b"\x92", payload, _END)), ext_hook=self.hook)
+        if mark != _MARK or type(parts) is not list:
+            raise ValueError("an extension value that holds no list")
+        self.depth -= 1
+        return cast("list[Any]", parts)
+
+    def _reference(self, tag: int, payload: bytes) -> Any:
+        if self.resolve is None:
+            raise ValueError(f"a reference (tag {tag}) where none can be followed")
+        try:
+            return self.resolve(tag, payload)
+        except BaseException as error:
+            self.foreign = error
+            raise
+
+
+def _warn() -> None:
+    """One warning per type and reason in this process."""
+    while _unknown:
+        try:
+            opaque = _unknown.pop()
+        except IndexError:
+            return
+        key = (opaque.type_name, opaque.reason)
+        if key in _warned or len(_warned) > 1000:
+            continue
+        _warned.add(key)
+        warnings.warn(warning_text(opaque), UnknownType, stacklevel=3)
+
+
+def warning_text(opaque: Opaque) -> str:
+    name = opaque.type_name
+    version = "" if opaque.version is None else f" (version {opaque.version})"
+    text = f"a stored {name}{version} came back as Opaque: {opaque.reason}."
+    if opaque.reason != "no class is registered under this name":
+        return text
+    module, colon, cls = name.partition(":")
+    if colon:
+        return f"{text} Before reading: from {module} import {cls}; clew.register({cls})"
+    return f'{text} Before reading, import the class that has @clew.register("{name}")'
