@@ -1,0 +1,36 @@
+"""Durable state, recovery and time travel for LLM agents.
+
+>>> import clew
+>>> db = clew.open("memory:")
+>>> with db.thread("trip-7").edit("reply") as state:
+...     state.setdefault("messages", []).append({"role": "user", "content": "Tokyo, please"})
+>>> db.thread("trip-7").state("head")["messages"][0]["content"]
+'Tokyo, please'
+"""
+
+from clew.database import Database, open  # noqa: A004 - `clew.open` is the name people guess
+from clew.model import Checkpoint, Page, Pruned, ThreadInfo, Usage
+from clew.references import thread_id
+from clew.state.draft import Extend as extend  # noqa: N813 - reads as a verb where it is used
+from clew.state.registry import register, upcast
+from clew.state.values import Blob, ExceptionSummary, Opaque, UnknownType
+from clew.thread import Thread
+
+__all__ = [
+    "open",
+    "thread_id",
+    "register",
+    "upcast",
+    "extend",
+    "Database",
+    "Thread",
+    "Checkpoint",
+    "ThreadInfo",
+    "Page",
+    "Pruned",
+    "Usage",
+    "Blob",
+    "Opaque",
+    "ExceptionSummary",
+    "UnknownType",
+]

@@ -1,0 +1,186 @@
+"""A database: where threads live. `clew.open(url)` gives one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal, Self
+from urllib.parse import unquote, urlsplit
+
+from clew import references
+from clew.errors import BadInput, ThreadNotFound
+from clew.model import Durability, Page, ThreadInfo, Usage, from_microseconds
+from clew.state.codec import decode
+from clew.storage.port import Listed, Storage
+from clew.thread import Thread
+
+Order = Literal["updated", "created", "id"]
+_PAGE = 100
+
+
+def open(  # noqa: A001 - `clew.open` is the name people guess
+    url: str, *, tenant: str = "default", durability: Literal["strict", "relaxed"] = "strict"
+) -> Database:
+    """Open a database, and create it when it does not exist.
+
+    `"agent.db"` or `"sqlite:///agent.db"` is a file, `"memory:"` keeps nothing, `"postgresql://…"` is a server.
+    `durability="strict"` survives a power cut, `"relaxed"` may lose the newest steps then (but never one in the middle).
+
+    >>> with open("memory:") as db:
+    ...     db.durability
+    'volatile'
+    """
+    if durability not in ("strict", "relaxed"):
+        raise BadInput(f"durability is 'strict' or 'relaxed', not {durability!r}")
+    return Database(_engine(str(url), durability), tenant)
+
+
+def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
+    if url.startswith(("postgresql://", "postgres://")):
+        from clew.storage.postgres import PostgresEngine
+
+        return PostgresEngine(url, durability)
+    from clew.storage.sqlite import SqliteEngine
+
+    if url in ("memory:", ":memory:", "memory://"):
+        return SqliteEngine(":memory:", durability)
+    if url.startswith("sqlite:"):
+        path = unquote(urlsplit(url).path)
+        if not path.startswith("/"):
+            raise BadInput(f"{url!r} names no file", hint='write "sqlite:///agent.db" or just "agent.db"')
+        return SqliteEngine(path[1:] if not path.startswith("//") else path[1:], durability)
+    if "://" in url:
+        raise BadInput(f"no database is known by the URL {url.split('://')[0]}://…", hint="sqlite:/// and postgresql:// are")
+    if not url:
+        raise BadInput("the name of a database cannot be empty", hint='for example clew.open("agent.db")')
+    return SqliteEngine(url, durability)
+
+
+class Database:
+    """One tenant's threads, in one place. A context manager; safe to share between threads and across a fork."""
+
+    def __init__(self, engine: Any, tenant: str) -> None:
+        self._engine = engine
+        self._tenant = references.check_thread_id(tenant)
+        self._storage: Storage = engine.tenant(tenant)
+
+    def __repr__(self) -> str:
+        return f"Database({self._engine.name!r}, tenant={self._tenant!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Tenants' handles of this database are closed with it."""
+        self._engine.close()
+
+    @property
+    def durability(self) -> Durability:
+        """What the database really achieves: strict, relaxed or volatile."""
+        return self._storage.durability
+
+    @property
+    def tenant_name(self) -> str:
+        return self._tenant
+
+    def tenant(self, name: str) -> Database:
+        """The same database, for another tenant: it sees that one's data and nobody else's."""
+        return Database(self._engine, name)
+
+    def thread(self, id: str, *, branch: str = "main") -> Thread:  # noqa: A002 - the word of the design
+        """A handle on a thread. It need not exist: the first save makes it."""
+        return Thread(self._storage, self._tenant, id, branch)
+
+    def threads(
+        self,
+        *,
+        where: Mapping[str, Any] | None = None,
+        order: Order = "updated",
+        limit: int = _PAGE,
+        cursor: str | None = None,
+    ) -> Page[ThreadInfo]:
+        """A page of threads, the last changed first. `where` compares metadata of each thread's newest checkpoint.
+
+        The page's `cursor` fetches the next one: `db.threads(cursor=page.cursor)`.
+        """
+        if order not in ("updated", "created", "id"):
+            raise BadInput(f"order is 'updated', 'created' or 'id', not {order!r}")
+        if limit < 1:
+            raise BadInput(f"limit is a count from 1, not {limit}")
+        after = _read_cursor(cursor, order)
+        found: list[Listed] = []
+        while True:
+            with self._storage.snapshot() as snapshot:
+                rows = snapshot.threads(order=order, after=after, limit=limit + 1)
+            more = len(rows) > limit
+            rows = rows[:limit]
+            for row in rows:
+                if where is None or _matches(row, where):
+                    found.append(row)
+                    if len(found) == limit:
+                        break
+            if len(found) == limit:
+                more = more or found[-1] is not rows[-1]
+                return Page([_info(row) for row in found], _cursor(found[-1], order) if more else None)
+            if not more:
+                return Page([_info(row) for row in found])
+            after = _keyset(rows[-1], order)
+
+    def usage(self) -> Usage:
+        """How much is stored."""
+        with self._storage.snapshot() as snapshot:
+            return snapshot.usage()
+
+    def delete(self, thread: str | Thread) -> None:
+        """Erase a thread: checkpoints, payload, branches, tags. `Busy` while somebody holds a lease on it."""
+        thread_id = thread.id if isinstance(thread, Thread) else references.check_thread_id(thread)
+        if not self._storage.delete_thread(thread_id):
+            raise ThreadNotFound(f"there is no thread {thread_id!r}")
+
+
+def _matches(row: Listed, where: Mapping[str, Any]) -> bool:
+    metadata = decode(row.metadata) if row.metadata is not None else {}
+    return all(key in metadata and metadata[key] == value for key, value in where.items())
+
+
+def _info(row: Listed) -> ThreadInfo:
+    return ThreadInfo(
+        row.id,
+        from_microseconds(row.created),
+        from_microseconds(row.updated),
+        row.steps,
+        row.branches,
+        row.label,
+        decode(row.metadata) if row.metadata is not None else {},
+        row.busy,
+    )
+
+
+def _keyset(row: Listed, order: Order) -> tuple[Any, ...]:
+    if order == "id":
+        return (row.id,)
+    return (row.updated if order == "updated" else row.created, row.thread)
+
+
+def _cursor(row: Listed, order: Order) -> str:
+    return base64.urlsafe_b64encode(json.dumps([order, *_keyset(row, order)]).encode()).decode()
+
+
+def _read_cursor(cursor: str | None, order: Order) -> tuple[Any, ...] | None:
+    if cursor is None:
+        return None
+    try:
+        told, *keyset = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"this cursor is not one of ours: {cursor[:40]!r}", hint="use page.cursor as it is") from error
+    expected = (str,) if order == "id" else (int, int)
+    if told != order or tuple(map(type, keyset)) != expected:
+        raise BadInput(f"this cursor belongs to order={told!r}", hint="page on with the order that made it")
+    return tuple(keyset)
+
+

@@ -1,0 +1,145 @@
+"""From rows to checkpoints and states, within one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from clew import references
+from clew.errors import Corrupt, RefNotFound, ThreadNotFound
+from clew.model import Checkpoint, from_microseconds
+from clew.state.codec import decode
+from clew.state.layout import Reader, Tree
+from clew.state.seal import row_crc
+from clew.storage.port import Head, Row, Snapshot, Want
+
+_NOTHING: dict[str, Any] = {}
+
+
+class Base(NamedTuple):
+    """What a handle builds its next checkpoint on. `step` None: the branch is empty.
+
+    `lane` is the lane that the next commit continues (0: it opens one). `tree` is the shadow of the state; `loaded` tells
+    whether it knows the values or only where they lie.
+    """
+
+    step: int | None
+    lane: int
+    tree: Tree
+    loaded: bool
+    checkpoint: Checkpoint | None
+
+
+def verified(row: Row, seal: int) -> Row:
+    """The row, if its checksum holds."""
+    if row.crc != row_crc(
+        seal, row.id, row.kind, row.label, row.run, row.next, row.created, row.metadata, row.manifest
+    ):
+        raise Corrupt(f"checkpoint {row.step} ({row.id}) does not match its checksum")
+    return row
+
+
+def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]] | None) -> Checkpoint:
+    """The row as people see it."""
+    return Checkpoint(
+        row.id,
+        row.step,
+        row.parent,
+        row.kind,
+        row.label,
+        row.run,
+        () if row.next is None else tuple(decode(row.next)),
+        from_microseconds(row.created),
+        dict(_NOTHING) if row.metadata is None else decode(row.metadata),
+        thread_id,
+        load,
+    )
+
+
+def reader(snapshot: Snapshot, thread: int, row: Row, seal: int, *, own: bool, open_blob: Callable[[str], bytes]) -> Reader:
+    """A reader that has been fed everything the row's state needs."""
+    verified(row, seal)
+    reading = Reader(row.manifest, row.lane, seal, own=own, open_blob=open_blob)
+    seen: set[int] = set()
+    while (needs := reading.needs()) is not None:
+        if needs.stretches:
+            wants = [Want(*stretch) for stretch in needs.stretches]
+            for piece in snapshot.payload(thread, wants, row.step):
+                token = piece.key << 1 | (piece.step == 0)
+                if token not in seen:
+                    seen.add(token)
+                    reading.add(piece.lane, piece.data)
+        for digest in needs.blobs:
+            data = snapshot.blob(digest)
+            if data is None:
+                raise Corrupt(f"the blob {digest[:12]}… of checkpoint {row.step} is missing")
+            reading.add_blob(digest, data)
+    return reading
+
+
+def find_row(
+    snapshot: Snapshot, thread_id: str, branch: str, ref: str | int | Checkpoint
+) -> tuple[int, Row]:
+    """The thread's key and the row that a reference names, with its manifest."""
+    reference = references.parse(ref)
+    head = snapshot.head(thread_id, branch)
+    if head is None:
+        if snapshot.find_thread(thread_id) is None:
+            raise ThreadNotFound(f"there is no thread {thread_id!r}")
+        raise RefNotFound(f"thread {thread_id!r} has no branch {branch!r}")
+    step = reference.step
+    if step is None and reference.name is None:
+        if head.row is None:
+            raise RefNotFound(f"nothing has been saved on branch {branch!r} of {thread_id!r}, so it has no head")
+        step = head.row.step
+        if not reference.back:
+            return head.thread, head.row
+    if step is None:
+        step = _named(snapshot, head, thread_id, str(reference.name), reference.text)
+    if reference.back:
+        step = _back(snapshot, head.thread, step, reference)
+    row = snapshot.row(head.thread, step)
+    if row is None:
+        raise RefNotFound(
+            f"thread {thread_id!r} has no step {step}", candidates=_near_steps(snapshot, head, step)
+        )
+    return head.thread, row
+
+
+def _named(snapshot: Snapshot, head: Head, thread_id: str, name: str, text: str) -> int:
+    """The step that a branch, a tag or the beginning of an id means."""
+    refs = {ref.name: ref for ref in snapshot.refs(head.thread)}
+    found = refs.get(name)
+    if found is not None:
+        if found.step is None:
+            raise RefNotFound(f"nothing has been saved on branch {name!r} of {thread_id!r}")
+        return found.step
+    if len(name) >= references.SHORTEST_PREFIX:
+        rows = snapshot.rows_by_id(head.thread, name, 3)
+        if len(rows) == 1 or (rows and rows[0].id == name):
+            return rows[0].step
+        if rows:
+            raise RefNotFound(f"{text!r} is the beginning of several ids", candidates=tuple(row.id for row in rows))
+    raise RefNotFound(
+        f"{text!r} names no checkpoint of thread {thread_id!r}", candidates=references.near(name, [*refs, "head"])
+    )
+
+
+def _back(snapshot: Snapshot, thread: int, step: int, reference: references.Reference) -> int:
+    rows = snapshot.history(thread, step, reference.back + 1)
+    if not rows:
+        return step
+    if len(rows) <= reference.back:
+        raise RefNotFound(
+            f"{reference.text!r} goes back {reference.back} checkpoints, but there are only {len(rows) - 1} before it",
+            candidates=(str(rows[-1].step),),
+        )
+    return rows[-1].step
+
+
+def _near_steps(snapshot: Snapshot, head: Head, step: int) -> tuple[str, ...]:
+    before = snapshot.rows(head.thread, max(0, step - 50), 100, manifests=False)
+    steps = sorted((row.step for row in before), key=lambda known: abs(known - step))[:2]
+    if not steps and head.row is not None:
+        steps = [head.row.step]
+    return tuple(str(known) for known in sorted(steps))

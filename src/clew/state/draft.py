@@ -1,0 +1,490 @@
+"""Writing: from a value and the shadow of its predecessor to a manifest and the payload it brings.
+
+A `Draft` is one commit in the making. It never changes the tree it starts from: what a successful commit has to
+change there is staged, and done by `accept()`. So a commit that is refused leaves the handle as it was.
+
+Sizes decide. What weighs less than `OWN_LOG_FROM` stays in its parent; longer lists, dicts and texts get logs of their own
+along the path from the root through dicts and objects. New items of a list are written whole (messages do not change);
+one that is changed later is taken apart then. Single values past `SPILL_OVER` go to blobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from clew.errors import BadInput
+from clew.state.codec import (
+    IMMUTABLE,
+    SPILL_OVER,
+    encode,
+    is_frozen,
+    pack_dict,
+    pack_list,
+    put_together,
+    take_apart,
+)
+from clew.state.layout import (
+    BINARY,
+    DICT,
+    LIST,
+    SLOT_LOG,
+    TEXT,
+    Tree,
+    lazy_ref,
+    pack_manifest,
+    place_ref,
+    slot_ref,
+    value_ref,
+)
+from clew.state.pieces import BYTES, ITEMS, Segment, pack
+from clew.state.resync import ItemPlan, add_run, plan_items, plan_text, sub_runs
+from clew.state.shadow import (
+    DictNode,
+    Encoded,
+    ListNode,
+    ObjectShadow,
+    Place,
+    Run,
+    TextNode,
+    same,
+    shadow,
+    unchanged_prefix,
+)
+from clew.state.values import Blob
+
+OWN_LOG_FROM = 1024
+"""Bytes from which a value leaves its parent for a log or slot of its own."""
+
+FEW_RUNS = 16
+MOST_PATCHES = 1000
+Put = tuple[bytes, Any]
+"""What stands in the parent, and the shadow."""
+
+
+class Extend:
+    """Told, not detected: these items are appended to a list (`clew.extend([...])`)."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = list(items)
+
+    def __repr__(self) -> str:
+        return f"extend({self.items!r})"
+
+
+class Draft:
+    """What one commit will write. Make one, `put` the state (or `tell` the change), then `manifest` and `payload`."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._next_log = tree.next_log
+        self._slots: list[bytes] = []
+        self._items: dict[int, tuple[int, list[int], list[bytes]]] = {}
+        self._bytes: dict[int, tuple[int, list[bytes]]] = {}
+        self._staged: list[Callable[[], None]] = []
+        self._refs = 0
+        self._root: Put = (b"", None)
+        self.blobs: dict[str, bytes] = {}
+
+    # -- the outcome
+
+    def put_state(self, state: dict[str, Any]) -> None:
+        """Detect what has changed between the tree and this state."""
+        self._root = self._dict(state, self._tree.root, "")
+
+    def tell_state(self, changes: dict[str, Any]) -> None:
+        """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone."""
+        root = self._tree.root
+        kids = root.kids if isinstance(root, DictNode) else root
+        after = dict(kids)
+        parts: dict[str, bytes] = {}
+        for key, change in changes.items():
+            old = kids.get(key)
+            if isinstance(change, Extend):
+                parts[key], after[key] = self._extend(change.items, old, key)
+            else:
+                parts[key], after[key] = self._put(change, old, key)
+        if isinstance(root, DictNode):
+            self._root = self._patch(root, after, parts, [])
+        else:
+            self._root = self._inline_dict(after, parts, None)
+
+    def manifest(self) -> bytes:
+        return pack_manifest(self._next_log, self._tree.slot_tail + len(self._slots), self._root[0])
+
+    def payload(self, seal: int) -> bytes | None:
+        """The commit's payload row, or None when the step brings nothing new."""
+        segments: list[Segment] = []
+        if self._slots:
+            sizes = [len(item) << 1 for item in self._slots]
+            segments.append((SLOT_LOG, ITEMS, self._tree.slot_tail, sizes, b"".join(self._slots)))
+        for log, (start, sizes, items) in self._items.items():
+            segments.append((log, ITEMS, start, sizes, b"".join(items)))
+        for log, (start, parts) in self._bytes.items():
+            data = b"".join(parts)
+            segments.append((log, BYTES, start, len(data), data))
+        return pack(segments, seal) if segments else None
+
+    def accept(self) -> Tree:
+        """The commit is written: bring the tree up to date and return it."""
+        for change in self._staged:
+            change()
+        self._staged = []
+        return Tree(self._root[1], self._next_log, self._tree.slot_tail + len(self._slots))
+
+    # -- codec.Spill: single leaves too large for a row
+
+    def leaf(self, encoded: bytes) -> bytes:
+        digest = blake2b(encoded, digest_size=32).hexdigest()
+        self.blobs[digest] = encoded
+        self._refs += 1
+        return value_ref(digest)
+
+    def blob(self, blob: Blob) -> bytes:
+        if blob.digest not in self.blobs:
+            self.blobs[blob.digest] = blob.read()
+        self._refs += 1
+        return lazy_ref(blob)
+
+    # -- any value
+
+    def _put(self, value: Any, old: Any, path: str) -> Put:
+        """A value that may take space of its own."""
+        kind = type(value)
+        if kind is str or kind is bytes:
+            return self._long(value, old, path) if len(value) > OWN_LOG_FROM else (encode(value, path=path), value)
+        if kind is dict:
+            return self._dict(value, old, path)
+        if kind is list:
+            return self._list(value, old, path)
+        if kind in IMMUTABLE:
+            return encode(value, path=path), value
+        parts = take_apart(value)
+        if parts is not None:
+            return self._object(value, parts.head, parts.fields, old, path)
+        return self._leaf(value, old, path)
+
+    def _leaf(self, value: Any, old: Any, path: str) -> Put:
+        """A value that is not taken apart: kept in a slot when it is large, and found again by its bytes."""
+        if type(value) is Blob:
+            if type(old) is Blob and old == value:
+                self._refs += 1
+                return lazy_ref(value), old
+            return self.blob(value), value
+        data = encode(value, path=path)
+        if isinstance(old, Encoded) and old.data == data:
+            self._refs += old.ref is not None
+            return old.ref or data, old
+        if len(data) > SPILL_OVER:
+            spilled = self._whole(value, path)[0]
+            ref = spilled if len(spilled) <= OWN_LOG_FROM else self.leaf(data)
+            return ref, Encoded(data, ref)
+        if len(data) > OWN_LOG_FROM:
+            ref = slot_ref(0, self._tree.slot_tail + len(self._slots))
+            self._slots.append(data)
+            self._refs += 1
+            return ref, Encoded(data, ref)
+        return data, (value if is_frozen(value) else Encoded(data))
+
+    def _object(self, value: Any, head: bytes, fields: dict[str, Any], old: Any, path: str) -> Put:
+        before = old.fields if isinstance(old, ObjectShadow) and old.type is type(value) else {}
+        parts: list[bytes] = []
+        shadows: dict[str, Any] = {}
+        for name, field in fields.items():
+            part, shadows[name] = self._put(field, before.get(name), f"{path}.{name}")
+            parts.append(part)
+        return put_together(head, list(fields), parts), ObjectShadow(type(value), head, shadows)
+
+    def _whole(self, value: Any, path: str) -> tuple[bytes, int]:
+        """An item written whole, and whether it refers to anything."""
+        refs = self._refs
+        data = encode(value, path=path, spill=self)
+        return data, int(self._refs != refs)
+
+    # -- logs
+
+    def _new_log(self) -> int:
+        log = self._next_log
+        self._next_log += 1
+        return log
+
+    def _append_items(self, place: Place, items: Sequence[bytes], flags: Sequence[int]) -> tuple[Run, Place]:
+        """Put items at the tail of the place's log; returns their run, and the place with its tail moved."""
+        log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
+        sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
+        if log in self._items:
+            self._items[log][1].extend(sizes)
+            self._items[log][2].extend(items)
+        else:
+            self._items[log] = (tail, sizes, list(items))
+        return (0, log, tail, len(items)), place._replace(log=log, tail=tail + len(items))
+
+    def _append_bytes(self, place: Place, data: bytes) -> tuple[Run, Place]:
+        log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
+        if log in self._bytes:
+            self._bytes[log][1].append(data)
+        else:
+            self._bytes[log] = (tail, [data])
+        return (0, log, tail, len(data)), place._replace(log=log, tail=tail + len(data))
+
+    def _ref(self, tag: int, place: Place) -> bytes:
+        self._refs += 1
+        return place_ref(tag, place)
+
+    # -- text and bytes
+
+    def _long(self, value: str | bytes, old: Any, path: str) -> Put:
+        tag = TEXT if type(value) is str else BINARY
+        if not isinstance(old, TextNode) or type(old.value) is not type(value):
+            old = None
+        elif old.value == value:
+            if old.ref is not None:
+                self._refs += 1
+                return old.ref, old
+            return self._ref(tag, old.place), old
+        data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        place = old.place if old is not None else Place(())
+        kept = plan_text(old.value, value) if old is not None and old.ref is None else None
+        if kept is None:
+            if old is None and len(data) > SPILL_OVER:
+                ref = self.leaf(encode(value, path=path))
+                return ref, TextNode(value, Place(()), tag, ref)
+            run, place = self._append_bytes(place, data)
+            place = place._replace(runs=(run,))
+        else:
+            place = self._splice_bytes(place, kept)
+            if len(place.runs) > FEW_RUNS and len(place.runs) ** 2 > len(data):
+                run, place = self._append_bytes(place, data)
+                place = place._replace(runs=(run,))
+        return self._ref(tag, place), TextNode(value, place, tag)
+
+    def _splice_bytes(self, place: Place, plan: Sequence[tuple[int, int] | bytes]) -> Place:
+        """A text from stretches of the old one and new bytes."""
+        old_runs, runs = place.runs, list[Run]()
+        for part in plan:
+            if isinstance(part, bytes):
+                run, place = self._append_bytes(place, part)
+                add_run(runs, run)
+            else:
+                for run in sub_runs(old_runs, *part):
+                    add_run(runs, run)
+        return place._replace(runs=tuple(runs))
+
+    # -- lists
+
+    def _list(self, value: list[Any], old: Any, path: str) -> Put:
+        if isinstance(old, ListNode):
+            if old.items is None:
+                return self._fresh_list(value, old.place, path)
+            prefix = unchanged_prefix(old, value)
+            if prefix == len(old.items):
+                return self._appended(value[prefix:] if prefix < len(value) else [], old, path)
+            return self._relisted(value, old, prefix, path)
+        return self._new_list(value, path)
+
+    def _new_list(self, value: list[Any], path: str) -> Put:
+        data, flag = self._whole(value, path)
+        if len(data) <= OWN_LOG_FROM and not flag:
+            return data, shadow(value)
+        return self._fresh_list(value, Place(()), path)
+
+    def _fresh_list(self, value: list[Any], place: Place, path: str) -> Put:
+        """Every item written anew, in one run."""
+        items, flags = self._encode_items(value, path)
+        if not items:
+            place = place._replace(runs=())
+        else:
+            run, place = self._append_items(place, items, flags)
+            place = place._replace(runs=(run,))
+        with_refs = {index for index, flag in enumerate(flags) if flag}
+        return self._ref(LIST, place), ListNode(place, [shadow(item) for item in value], list(value), with_refs)
+
+    def _encode_items(self, values: Sequence[Any], path: str, first: int = 0) -> tuple[list[bytes], list[int]]:
+        items: list[bytes] = []
+        flags: list[int] = []
+        for index, value in enumerate(values, first):
+            item, flag = self._whole(value, f"{path}[{index}]")
+            items.append(item)
+            flags.append(flag)
+        return items, flags
+
+    def _extend(self, values: list[Any], old: Any, path: str) -> Put:
+        """Told: these items were appended."""
+        if isinstance(old, ListNode):
+            return self._appended(values, old, path)
+        if old is not None and type(old) is not list:
+            raise BadInput(f"cannot extend {path}: it is not a list", hint="give the whole new value instead")
+        before = old or []
+        new, new_flags = self._encode_items(values, path, len(before))
+        items = [*map(self._again, before), *new]
+        flags = [0] * len(before) + new_flags
+        objects = [*before, *values]
+        shadows = [*before, *map(shadow, values)]
+        if sum(map(len, items)) <= OWN_LOG_FROM and not any(flags):
+            return pack_list(items), shadows
+        run, place = self._append_items(Place(()), items, flags)
+        with_refs = {index for index, flag in enumerate(flags) if flag}
+        place = place._replace(runs=(run,))
+        return self._ref(LIST, place), ListNode(place, shadows, objects, with_refs)
+
+    def _appended(self, values: list[Any], old: ListNode, path: str) -> Put:
+        if not values:
+            return self._ref(LIST, old.place), old
+        items, flags = self._encode_items(values, path, sum(run[3] for run in old.place.runs))
+        run, place = self._append_items(old.place, items, flags)
+        runs = list(old.place.runs)
+        add_run(runs, run)
+        place = place._replace(runs=tuple(runs))
+        first = len(old.items) if old.items is not None else 0
+        with_refs = {first + index for index, flag in enumerate(flags) if flag}
+        shadows = [shadow(value) for value in values] if old.items is not None else []
+        self._staged.append(lambda: old.append(place, shadows, values, with_refs))
+        return self._ref(LIST, place), old
+
+    def _relisted(self, value: list[Any], old: ListNode, prefix: int, path: str) -> Put:
+        """Items were removed, moved, replaced or changed: keep the positions of those that are the same."""
+        plan = plan_items(old, value, prefix)
+        afresh = _count_runs(plan, old.place.runs) > max(FEW_RUNS, len(value) // 2)
+        before = old.items or []
+        place, runs = old.place, list[Run]()
+        shadows: list[Any] = []
+        with_refs: set[int] = set()
+        for index, (item, (source, base)) in enumerate(zip(value, plan, strict=True)):
+            if source is not None and not afresh:
+                (run,) = sub_runs(old.place.runs, source, source + 1)
+                kid, flag = before[source], int(source in old.with_refs)
+            else:
+                data, flag, kid = self._item(item, before, source, base, source in old.with_refs, f"{path}[{index}]")
+                run, place = self._append_items(place, [data], [flag])
+            add_run(runs, run)
+            shadows.append(kid)
+            if flag:
+                with_refs.add(index)
+        place = place._replace(runs=tuple(runs))
+        self._refs += len(with_refs)
+        return self._ref(LIST, place), ListNode(place, shadows, list(value), with_refs)
+
+    def _item(
+        self, item: Any, before: list[Any], source: int | None, base: int | None, kept_refs: bool, path: str
+    ) -> tuple[bytes, int, Any]:
+        """An item of a changed list, to be written: its bytes, whether they refer to anything, and its shadow."""
+        refs = self._refs
+        if source is not None and kept_refs:
+            return self._again(before[source]), 1, before[source]
+        if base is not None:
+            data, kid = self._put(item, before[base], path)
+            return data, int(self._refs != refs), kid
+        data, flag = self._whole(item, path)
+        return data, flag, shadow(item)
+
+    # -- dicts
+
+    def _dict(self, value: dict[Any, Any], old: Any, path: str) -> Put:
+        if isinstance(old, DictNode) and old.kids is not None:
+            put = self._changed_dict(value, old, path)
+            if put is not None:
+                return put
+        before = old.kids or {} if isinstance(old, DictNode) else old if type(old) is dict else {}
+        parts: dict[Any, bytes] = {}
+        kids: dict[Any, Any] = {}
+        for key, item in value.items():
+            parts[key], kids[key] = self._put(item, before.get(key), _under(path, key))
+        return self._inline_dict(kids, parts, old if isinstance(old, DictNode) else None)
+
+    def _inline_dict(self, kids: dict[Any, Any], parts: dict[Any, bytes], old: DictNode | None) -> Put:
+        """A dict in its parent, or as the base of a log when it is large. Told dicts lack the parts that were not told."""
+        if len(parts) != len(kids):
+            parts = {key: parts[key] if key in parts else self._again(kids[key]) for key in kids}
+        data = pack_dict(list(kids), list(parts.values()))
+        if len(data) <= OWN_LOG_FROM:
+            return data, kids
+        base = encode(parts)
+        run, place = self._append_items(old.place if old else Place(()), [base], [0])
+        place = place._replace(runs=(run,), base=len(base), patches=0)
+        return self._ref(DICT, place), DictNode(kids, place)
+
+    def _changed_dict(self, value: dict[Any, Any], old: DictNode, path: str) -> Put | None:
+        """A patch over the old dict; None when writing it afresh is needed (order) or cheaper."""
+        kids = old.kids or {}
+        known = {(type(key), key) for key in kids}
+        dropped = [key for key in kids if key not in value]
+        dropped += [key for key in value if key in kids and (type(key), key) not in known]
+        gone = set(dropped)
+        added = [key for key in value if key not in kids or key in gone]
+        if [key for key in kids if key not in gone] + added != list(value):
+            return None
+        parts: dict[Any, bytes] = {}
+        after = {key: kid for key, kid in kids.items() if key not in gone}
+        for key, item in value.items():
+            if key in after and type(kid := after[key]) is not ListNode and same(kid, item):
+                continue
+            kid = after.get(key)
+            part, after[key] = self._put(item, kid, _under(path, key))
+            if not (isinstance(kid, ListNode) and after[key] is kid and part == place_ref(LIST, kid.place)):
+                parts[key] = part
+        return self._patch(old, after, parts, dropped)
+
+    def _patch(self, old: DictNode, kids: dict[Any, Any], parts: dict[Any, bytes], dropped: list[Any]) -> Put:
+        if not parts and not dropped:
+            return self._ref(DICT, old.place), DictNode(kids, old.place)
+        data = encode([parts, dropped])
+        place = old.place
+        if place.patches + len(data) > place.base or sum(run[3] for run in place.runs) >= MOST_PATCHES:
+            return self._inline_dict(kids, parts, old)
+        run, moved = self._append_items(place, [data], [0])
+        runs = list(place.runs)
+        add_run(runs, run)
+        place = moved._replace(runs=tuple(runs), patches=place.patches + len(data))
+        return self._ref(DICT, place), DictNode(kids, place)
+
+    def _again(self, kid: Any) -> bytes:
+        """The encoding of an unchanged part, from its shadow."""
+        kind = type(kid)
+        if kind in (ListNode, DictNode):
+            return self._ref(LIST if kind is ListNode else DICT, kid.place)
+        if kind is TextNode:
+            if kid.ref is not None:
+                self._refs += 1
+                return bytes(kid.ref)
+            return self._ref(kid.tag, kid.place)
+        if kind is Encoded:
+            self._refs += kid.ref is not None
+            return bytes(kid.ref or kid.data)
+        if kind is Blob:
+            self._refs += 1
+            return lazy_ref(kid)
+        if kind is ObjectShadow:
+            return put_together(kid.head, list(kid.fields), [self._again(field) for field in kid.fields.values()])
+        if kind is dict:
+            return pack_dict(list(kid), [self._again(item) for item in kid.values()])
+        if kind is list:
+            return pack_list([self._again(item) for item in kid])
+        return encode(kid)
+
+
+def _under(path: str, key: Any) -> str:
+    """The path of a dict's entry: `messages`, then `.args`, or `["odd key"]`."""
+    if isinstance(key, str) and key.isidentifier():
+        return f"{path}.{key}" if path else key
+    return f"{path}[{key!r}]"
+
+
+def _count_runs(plan: ItemPlan, runs: tuple[Run, ...]) -> int:
+    """How many runs a planned list would have."""
+    edges = set()
+    at = 0
+    for run in runs:
+        edges.add(at)
+        at += run[3]
+    count, last = 0, -2
+    for source, _ in plan:
+        if source is None:
+            count += last != -1
+            last = -1
+        else:
+            count += source != last + 1 or last == -1 or source in edges
+            last = source
+    return count

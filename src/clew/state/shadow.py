@@ -1,0 +1,250 @@
+"""What a handle remembers of the state that was last read or saved, to tell what has changed since.
+
+A *shadow* copies the containers and shares the leaves:
+
+    an immutable leaf      itself
+    dict, list             dict, list of shadows
+    a registered object    `ObjectShadow`: its class, head and fields' shadows
+    anything else          `Encoded`: its bytes, compared by encoding again
+    what has its own log   a node (`ListNode`, `DictNode`, `TextNode`) that also knows its place
+
+Identity is exact for immutable leaves: the same object cannot have changed. `==` alone is not: `1`, `1.0` and `True`
+are equal, and different values. Where identity fails, types and values decide; in doubt, the encoded bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from operator import is_
+from typing import Any, NamedTuple
+
+from clew.state.codec import IMMUTABLE, encode, is_frozen, take_apart
+
+EQUAL_IS_SAME = frozenset({str, bytes, int, bool})
+"""Exact types for which `==` between two values of that type means the same value, bit for bit."""
+
+Run = tuple[int, int, int, int]
+"""(lane, log, start, count): lane 0 is the lane of whoever holds the reference."""
+
+
+class Place(NamedTuple):
+    """Where a sequence lives: the runs that make it up, and the log that its next items are appended to.
+
+    `log` is 0 while the sequence has no log of its own in this lane; `tail` is that log's next position.
+    """
+
+    runs: tuple[Run, ...]
+    log: int = 0
+    tail: int = 0
+    base: int = 0
+    patches: int = 0
+    """For dicts: bytes of the base item, and of the patches since."""
+
+
+class ObjectShadow:
+    """A dataclass, model or registered object, field by field."""
+
+    __slots__ = ("fields", "head", "type")
+
+    def __init__(self, type_: type, head: bytes, fields: dict[str, Any]) -> None:
+        self.type = type_
+        self.head = head
+        self.fields = fields
+
+
+class Encoded:
+    """A leaf that may change in place: only its bytes can tell."""
+
+    __slots__ = ("data", "ref")
+
+    def __init__(self, data: bytes, ref: bytes | None = None) -> None:
+        self.data = data
+        self.ref = ref
+        """What stands for it in its parent, when it is kept in a slot or a blob."""
+
+
+class TextNode:
+    """A long text or binary value, in extents over a log of bytes (or whole in a blob, when `ref` is set)."""
+
+    __slots__ = ("place", "ref", "tag", "value")
+
+    def __init__(self, value: str | bytes | None, place: Place, tag: int, ref: bytes | None = None) -> None:
+        self.value = value
+        self.place = place
+        self.tag = tag
+        self.ref = ref
+
+
+class DictNode:
+    """A large dict: a base and patches, in a log of its own."""
+
+    __slots__ = ("kids", "place")
+
+    def __init__(self, kids: dict[Any, Any] | None, place: Place) -> None:
+        self.kids = kids
+        self.place = place
+
+
+class ListNode:
+    """A long list, in extents over logs of items. `items` is None when only the layout was loaded."""
+
+    __slots__ = ("flat", "items", "objects", "place", "with_refs")
+
+    def __init__(self, place: Place, items: list[Any] | None, objects: list[Any], with_refs: set[int]) -> None:
+        self.place = place
+        self.items = items
+        self.objects = objects
+        """The items as the user holds them: their identity tells where an item has moved to."""
+        self.with_refs = with_refs
+        """Indexes of items that contain references of their own."""
+        self.flat: FlatDicts | None = FlatDicts.of(objects) if items is not None else None
+
+    def append(self, place: Place, items: list[Any], objects: Sequence[Any], with_refs: set[int]) -> None:
+        self.place = place
+        if self.items is not None:
+            self.items.extend(items)
+            self.objects.extend(objects)
+            self.with_refs |= with_refs
+            if self.flat is not None and not self.flat.extend(objects):
+                self.flat = None
+
+
+class FlatDicts:
+    """A list of plain dicts of immutable leaves (chat messages), flattened so that C loops compare it."""
+
+    __slots__ = ("counts", "keys", "values")
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.keys: list[Any] = []
+        self.values: list[Any] = []
+
+    @classmethod
+    def of(cls, objects: Sequence[Any]) -> FlatDicts | None:
+        flat = cls()
+        return flat if flat.extend(objects) else None
+
+    def extend(self, objects: Sequence[Any]) -> bool:
+        """Take more items in; False (and nothing taken) if one of them is not flat."""
+        if not set(map(type, objects)) <= {dict}:
+            return False
+        keys = list(chain.from_iterable(objects))
+        values = list(chain.from_iterable(map(dict.values, objects)))
+        if not (IMMUTABLE.issuperset(map(type, values)) and IMMUTABLE.issuperset(map(type, keys))):
+            return False
+        self.counts.extend(map(len, objects))
+        self.keys.extend(keys)
+        self.values.extend(values)
+        return True
+
+    def same(self, objects: list[Any]) -> bool:
+        """Do the first items of `objects`, as many as are here, consist of the very same leaves?"""
+        count = len(self.counts)
+        head = objects if len(objects) == count else objects[:count]
+        return (
+            set(map(type, head)) <= {dict}
+            and list(map(len, head)) == self.counts
+            and all(map(is_, chain.from_iterable(map(dict.values, head)), self.values))
+            and all(map(is_, chain.from_iterable(head), self.keys))
+        )
+
+
+def shadow(value: Any, nodes: dict[int, Any] | None = None) -> Any:
+    """The shadow of a value; `nodes` gives, by identity, the parts that live in logs of their own."""
+    kind = type(value)
+    if nodes and (node := nodes.get(id(value))) is not None:
+        return node
+    if kind in IMMUTABLE:
+        return value
+    if kind is dict:
+        if IMMUTABLE.issuperset(map(type, value.values())) and not nodes:
+            return value.copy()
+        return {key: shadow(item, nodes) for key, item in value.items()}
+    if kind is list:
+        return [shadow(item, nodes) for item in value]
+    parts = take_apart(value)
+    if parts is not None:
+        return ObjectShadow(kind, parts.head, {name: shadow(item, nodes) for name, item in parts.fields.items()})
+    if is_frozen(value):
+        return value
+    return Encoded(encode(value))
+
+
+def same(old: Any, value: Any) -> bool:
+    """Is the value exactly what its shadow remembers?"""
+    kind = type(old)
+    if kind in IMMUTABLE:
+        if old is value:
+            return True
+        if type(value) is not kind:
+            return False
+        return old == value if kind in EQUAL_IS_SAME else encode(old) == encode(value)
+    compare = _COMPARE.get(kind)
+    if compare is not None:
+        return compare(old, value)
+    return old is value or (type(value) is kind and encode(old) == encode(value))
+
+
+def _same_dict(old: dict[Any, Any], value: Any) -> bool:
+    if type(value) is not dict or len(old) != len(value):
+        return False
+    if all(map(is_, old, value)) and all(map(is_, old.values(), value.values())):
+        return True
+    return all(map(same, old, value)) and all(map(same, old.values(), value.values()))
+
+
+def _same_list(old: list[Any], value: Any) -> bool:
+    return type(value) is list and len(old) == len(value) and all(map(same, old, value))
+
+
+def _same_object(old: ObjectShadow, value: Any) -> bool:
+    if type(value) is not old.type:
+        return False
+    parts = take_apart(value)
+    return parts is not None and parts.head == old.head and _same_dict(old.fields, parts.fields)
+
+
+def _same_encoded(old: Encoded, value: Any) -> bool:
+    return type(value) not in IMMUTABLE and encode(value) == old.data
+
+
+def _same_text(old: TextNode, value: Any) -> bool:
+    return old.value is value or (type(old.value) is type(value) and old.value == value)
+
+
+def _same_dict_node(old: DictNode, value: Any) -> bool:
+    return old.kids is not None and _same_dict(old.kids, value)
+
+
+def _same_list_node(old: ListNode, value: Any) -> bool:
+    return (
+        old.items is not None
+        and type(value) is list
+        and len(value) == len(old.items)
+        and unchanged_prefix(old, value) == len(value)
+    )
+
+
+_COMPARE = {
+    dict: _same_dict,
+    list: _same_list,
+    ObjectShadow: _same_object,
+    Encoded: _same_encoded,
+    TextNode: _same_text,
+    DictNode: _same_dict_node,
+    ListNode: _same_list_node,
+}
+
+
+def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
+    """How many items at the front are exactly what they were."""
+    items = old.items or []
+    if old.flat is not None and len(value) >= len(items) and old.flat.same(value):
+        return len(items)
+    count = 0
+    for before, now in zip(items, value, strict=False):
+        if not same(before, now):
+            break
+        count += 1
+    return count
