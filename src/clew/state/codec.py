@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-import ormsgpack
+from ormsgpack import packb
 
 from clew.errors import TooLarge, Unserialisable
 from clew.state import codec_format as f
@@ -43,6 +43,9 @@ __all__ = [
 ]
 
 
+_hook, _OPTIONS = codec_write.hook, f.OPTIONS  # found faster as globals: encode is called for every message
+
+
 def encode(value: object, *, path: str = "", spill: Spill | None = None) -> bytes:
     """The bytes of a value, from which `decode` makes an equal value of exactly the same types.
 
@@ -51,7 +54,7 @@ def encode(value: object, *, path: str = "", spill: Spill | None = None) -> byte
     """
     try:
         if spill is None:
-            out = ormsgpack.packb(value, codec_write.hook, f.OPTIONS)
+            out = packb(value, _hook, _OPTIONS)
             if (0xC4 in out or 0xC5 in out or 0xC6 in out) and holds_buffers(value):
                 out = encode_slowly(value, path=path)
         else:
@@ -117,7 +120,7 @@ def is_frozen(value: object) -> bool:
     if cls in IMMUTABLE or isinstance(value, enum.Enum):
         return True
     if cls is tuple or cls is frozenset:
-        return all(map(is_frozen, value))  # type: ignore[arg-type]
+        return all(map(is_frozen, cast("tuple[object, ...]", value)))
     if isinstance(value, PurePosixPath | PureWindowsPath):
         return cls in REDUCE
     if isinstance(value, tuple):
@@ -132,7 +135,7 @@ def is_frozen(value: object) -> bool:
 @lru_cache(maxsize=4096)
 def _encoded_key(key: str) -> bytes | None:
     try:
-        return ormsgpack.packb(key)
+        return packb(key)
     except TypeError:
         return None
 
@@ -144,7 +147,7 @@ def pack_list(parts: Sequence[bytes]) -> bytes:
 
 def pack_dict(keys: Sequence[object], parts: Sequence[bytes]) -> bytes:
     """`encode(dict(zip(keys, values)))`, given the encodings of the values."""
-    pieces = []
+    pieces: list[bytes] = []
     for key, part in zip(keys, parts, strict=True):
         encoded = _encoded_key(key) if type(key) is str else None
         if encoded is None:
@@ -174,7 +177,10 @@ class Parts(NamedTuple):
 
 
 def take_apart(value: object) -> Parts | None:
-    """The fields of a dataclass, pydantic model or registered class's instance; None for anything else."""
+    """The fields of a dataclass, pydantic model or registered class's instance; None for anything else.
+
+    None as well for such an instance that cannot be stored: `encode` says why, and where.
+    """
     cls = type(value)
     if cls in _NO_OBJECTS:
         return None
@@ -183,10 +189,10 @@ def take_apart(value: object) -> Parts | None:
         return None
     try:
         extras, fields = object_parts(value, entry)
-    except NotStorable as error:
-        raise Unserialisable(f"a {cls.__qualname__} cannot be stored: {error}") from error.__cause__
-    if extras is not None:
-        return Parts(_head(entry) + encode(extras), fields)
+        if extras is not None:
+            return Parts(_head(entry) + encode(extras), fields)
+    except (NotStorable, Unserialisable):
+        return None
     head = entry.shape.get("head")
     if head is None:
         head = entry.shape["head"] = _head(entry) + b"\xc0"
@@ -195,7 +201,7 @@ def take_apart(value: object) -> Parts | None:
 
 def _head(entry: registering.Entry) -> bytes:
     start = bytes((TAGS[entry.kind],)) + f.array_header(4)
-    return start + ormsgpack.packb(entry.name) + ormsgpack.packb(entry.version)
+    return start + packb(entry.name) + packb(entry.version)
 
 
 def put_together(head: bytes, names: Sequence[str], parts: Sequence[bytes]) -> bytes:

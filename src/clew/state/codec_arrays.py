@@ -21,19 +21,24 @@ def reduce_array(value: Any) -> Reduced | None:
     if numpy is None:
         return None
     if type(value) is numpy.ndarray:
-        data = numpy.ascontiguousarray(value).reshape(value.shape)
-        return f.ARRAY, ormsgpack.packb([_describe(numpy, value.dtype), list(value.shape), data.tobytes()])
-    if isinstance(value, numpy.generic) and _own_type(numpy, value):
+        if not value.dtype.itemsize:
+            raise NotStorable("an array whose items have no size")
+        return f.ARRAY, ormsgpack.packb([_describe(numpy, value.dtype), list(value.shape), value.tobytes()])
+    if isinstance(value, numpy.generic) and _own_type(value):
+        if isinstance(value, str):
+            return f.NUMPY_SCALAR, ormsgpack.packb(["U", value.encode("utf-8", "surrogatepass")])
+        if isinstance(value, bytes):
+            return f.NUMPY_SCALAR, ormsgpack.packb(["S", bytes(value)])
         return f.NUMPY_SCALAR, ormsgpack.packb([_describe(numpy, value.dtype), value.tobytes()])
     return None
 
 
-def _own_type(numpy: Any, value: Any) -> bool:
+def _own_type(value: Any) -> bool:
     return type(value) is value.dtype.type and value.dtype.kind in _KINDS and type(value).__module__ == "numpy"
 
 
 def _describe(numpy: Any, dtype: Any) -> Any:
-    """A dtype as plain values: its text, `[base, shape]`, or `[names, formats, offsets, itemsize, aligned]`."""
+    """A dtype as plain values: its text, `[base, shape]`, or `[names, formats, offsets, itemsize, aligned, titles]`."""
     if dtype.hasobject or dtype.kind not in _KINDS:
         raise NotStorable(f"an array of {dtype} has no fixed bytes; store a list instead")
     if dtype.subdtype is not None:
@@ -41,11 +46,12 @@ def _describe(numpy: Any, dtype: Any) -> Any:
         return [_describe(numpy, base), list(shape)]
     if dtype.names is None:
         return dtype.str
-    if any(len(field) > 2 for field in dtype.fields.values()):
-        raise NotStorable("a dtype with titles")
     fields = [dtype.fields[name] for name in dtype.names]
+    titles = [field[2] if len(field) > 2 else None for field in fields]
+    if not all(title is None or type(title) is str for title in titles):
+        raise NotStorable("a dtype with titles that are no text")
     formats, offsets = [_describe(numpy, field[0]) for field in fields], [field[1] for field in fields]
-    return [list(dtype.names), formats, offsets, dtype.itemsize, dtype.isalignedstruct]
+    return [list(dtype.names), formats, offsets, dtype.itemsize, dtype.isalignedstruct, titles]
 
 
 def _dtype(numpy: Any, told: Any) -> Any:
@@ -53,12 +59,15 @@ def _dtype(numpy: Any, told: Any) -> Any:
         dtype = numpy.dtype(told)
     elif type(told) is list and len(told) == 2:
         dtype = numpy.dtype((_dtype(numpy, told[0]), tuple(_sizes(told[1]))))
-    elif type(told) is list and len(told) == 5:
-        names, formats, offsets, itemsize, aligned = told
+    elif type(told) is list and len(told) == 6:
+        names, formats, offsets, itemsize, aligned, titles = told
         if type(names) is not list or not all(type(name) is str for name in names) or type(aligned) is not bool:
             raise ValueError("a malformed dtype")
-        layout = {"names": names, "formats": [_dtype(numpy, part) for part in formats]}
+        layout: dict[str, Any] = {"names": names, "formats": [_dtype(numpy, part) for part in formats]}
         layout |= {"offsets": _sizes(offsets), "itemsize": _sizes([itemsize])[0]}
+        if type(titles) is not list or len(titles) != len(names):
+            raise ValueError("a malformed dtype")
+        layout |= {"titles": titles} if any(titles) else {}
         dtype = numpy.dtype(layout, align=aligned)
     else:
         raise ValueError("a malformed dtype")
@@ -97,7 +106,9 @@ def build_array(payload: bytes) -> Any:
         count *= size
     if dtype.subdtype is not None or count * dtype.itemsize != len(data) or len(shape) > 32:
         raise ValueError("an array of another size than its bytes")
-    if count == 0 or not dtype.itemsize:
+    if not dtype.itemsize:
+        raise ValueError("an array whose items have no size")
+    if count == 0:
         return numpy.zeros(shape, dtype)
     return numpy.frombuffer(bytearray(data), dtype).reshape(shape)
 
@@ -105,7 +116,11 @@ def build_array(payload: bytes) -> Any:
 def build_scalar(payload: bytes) -> Any:
     described, data = _parts(payload, 2)
     numpy = _numpy_or_unknown()
+    if described == "U":  # a text or bytes of numpy's own is no array item: that would drop NULs at the end
+        return numpy.str_(data.decode("utf-8", "surrogatepass"))
+    if described == "S":
+        return numpy.bytes_(data)
     dtype = _dtype(numpy, described)
-    if dtype.subdtype is not None or dtype.itemsize != len(data):
+    if dtype.subdtype is not None or not data or dtype.itemsize != len(data) or dtype.kind in "SU":
         raise ValueError("a number of another size than its bytes")
-    return numpy.frombuffer(data, dtype)[0] if data else numpy.zeros((), dtype)[()]
+    return numpy.frombuffer(bytearray(data), dtype)[0]

@@ -1,8 +1,8 @@
 """The standard library's types: each taken apart into a tag and what stands behind it, and built again from that.
 
-`REDUCE[type](value)` gives (tag, payload): bytes, or a list that is encoded in turn. `BUILD[tag](payload)` is its inverse,
-given bytes for the tags in `LEAVES` and a decoded list for the others; it raises ValueError or TypeError for what no
-value of that type is encoded as.
+`REDUCE[type](value)` gives (tag, payload): bytes, or a list that is encoded in turn. `BUILD[tag](payload)` is its
+inverse, given bytes for the tags in `LEAVES` and a decoded list for the others; it raises ValueError or TypeError for
+what no value of that type is encoded as.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from clew.state import codec_format as f
 Reduced = tuple[int, Any]
 
 
-class NotStorable(Exception):
+class NotStorable(Exception):  # noqa: N818 - not an error yet: the path is still to come
     """A value of a known type that has no exact encoding; the text says why."""
 
 
-class Unknown(Exception):
+class Unknown(Exception):  # noqa: N818 - not an error: the value becomes Opaque
     """Well-formed bytes of something that cannot be built here; the text says why, the rest what it is."""
 
     def __init__(self, reason: str, *, type_name: str, version: int | None = None) -> None:
@@ -148,7 +148,7 @@ def _build_path(parts: list[Any]) -> PurePosixPath | PureWindowsPath:
     if not 0 <= kind < len(_PATHS):
         raise ValueError("an unknown kind of path")
     try:
-        path = _PATHS[kind](text)
+        path: PurePosixPath | PureWindowsPath = _PATHS[kind](text)
     except NotImplementedError:
         raise Unknown("paths of that system cannot be built on this one", type_name=_PATHS[kind].__name__) from None
     if str(path) != text:
@@ -227,9 +227,12 @@ def _zone_bytes(zone: dt.tzinfo | None) -> bytes:
     if type(zone) is zoneinfo.ZoneInfo:
         if zone.key is None:
             raise NotStorable("a ZoneInfo without a key cannot be found again")
+        if zone.key not in _zone_keys():  # it would not be found again: see _zone
+            raise NotStorable(f"the time zone {zone.key!r} is not among zoneinfo.available_timezones()")
         return b"\x02" + zone.key.encode()
     raise NotStorable(
-        f"the time zone is a {type(zone).__module__}.{type(zone).__qualname__}; use datetime.timezone or zoneinfo.ZoneInfo"
+        f"the time zone is a {type(zone).__module__}.{type(zone).__qualname__}; "
+        "use datetime.timezone or zoneinfo.ZoneInfo"
     )
 
 
@@ -275,7 +278,7 @@ def _datetime(value: dt.datetime) -> Reduced:
 
 def _build_datetime(payload: bytes) -> dt.datetime:
     *parts, fold = struct.unpack_from(">HBBBBBIB", payload)
-    return dt.datetime(*parts, _zone(payload[12:]), fold=fold)
+    return dt.datetime(*parts, fold=fold).replace(tzinfo=_zone(payload[12:]))  # noqa: DTZ001
 
 
 def _date(value: dt.date) -> Reduced:
@@ -293,7 +296,7 @@ def _time(value: dt.time) -> Reduced:
 
 def _build_time(payload: bytes) -> dt.time:
     *parts, fold = struct.unpack_from(">BBBIB", payload)
-    return dt.time(*parts, _zone(payload[8:]), fold=fold)
+    return dt.time(*parts, fold=fold).replace(tzinfo=_zone(payload[8:]))
 
 
 def _timedelta(value: dt.timedelta) -> Reduced:

@@ -92,9 +92,9 @@ def ext(tag: int, payload: bytes) -> bytes:
     return b"\xc9%b%c%b" % (size.to_bytes(4, "big"), code, payload)
 
 
-def nests_too_deep(payload: bytes) -> bool:
-    """Whether lists and dicts nest deeper in this payload than MAX_LISTS_INSIDE. Malformed bytes are not its business."""
-    if len(payload) <= MAX_LISTS_INSIDE or len(payload.translate(None, _NOT_CONTAINER)) <= MAX_LISTS_INSIDE:
+def nests_too_deep(payload: bytes, limit: int = MAX_LISTS_INSIDE) -> bool:
+    """Whether lists and dicts nest deeper in here than `limit`. Malformed bytes are not its business."""
+    if len(payload) <= limit or len(payload.translate(None, _NOT_CONTAINER)) <= limit:
         return False
     open_counts: list[int] = []
     at, end = 0, len(payload)
@@ -106,7 +106,7 @@ def nests_too_deep(payload: bytes) -> bool:
         at, items = _step(payload, at)
         if items:
             open_counts.append(items)
-            if len(open_counts) > MAX_LISTS_INSIDE:
+            if len(open_counts) > limit:
                 return True
     return False
 
@@ -133,10 +133,10 @@ def _step(data: bytes, at: int) -> tuple[int, int]:
 
 
 _SHAPES = {  # code → (bytes of length that follow, bytes besides those the length counts)
-    **{code: (0, 0) for code in (0xC0, 0xC1, 0xC2, 0xC3)},
-    **{0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1)},
-    **{0xCA: (0, 4), 0xCB: (0, 8), 0xCC: (0, 1), 0xCD: (0, 2), 0xCE: (0, 4), 0xCF: (0, 8)},
-    **{0xD0: (0, 1), 0xD1: (0, 2), 0xD2: (0, 4), 0xD3: (0, 8)},
-    **{0xD4: (0, 2), 0xD5: (0, 3), 0xD6: (0, 5), 0xD7: (0, 9), 0xD8: (0, 17)},
-    **{0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0), 0xDC: (2, 0), 0xDD: (4, 0), 0xDE: (2, 0), 0xDF: (4, 0)},
+    **dict.fromkeys(range(0xC0, 0xC4), (0, 0)),
+    **dict(zip(range(0xC4, 0xC7), ((1, 0), (2, 0), (4, 0)), strict=True)),  # bin
+    **dict(zip(range(0xC7, 0xCA), ((1, 1), (2, 1), (4, 1)), strict=True)),  # ext
+    **dict(zip(range(0xCA, 0xD4), ((0, size) for size in (4, 8, 1, 2, 4, 8, 1, 2, 4, 8)), strict=True)),  # numbers
+    **dict(zip(range(0xD4, 0xD9), ((0, size + 1) for size in (1, 2, 4, 8, 16)), strict=True)),  # ext of fixed size
+    **dict(zip(range(0xD9, 0xE0), ((size, 0) for size in (1, 2, 4, 2, 4, 2, 4)), strict=True)),  # str, array, map
 }

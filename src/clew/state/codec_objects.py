@@ -12,12 +12,13 @@ import enum
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 from clew.state import codec_format as f
 from clew.state.codec_builtins import NotStorable, Reduced, Unknown
 from clew.state.registry import Entry, Registry, qualified_name
+from clew.state.values import UNREGISTERED
 
 MISSING = dataclasses.MISSING
 _TYPE_HINTS = frozenset({"__orig_class__"})  # what `Box[int](1)` leaves on its instance
@@ -39,7 +40,7 @@ def shape_of(entry: Entry) -> Shape:
     shape = entry.shape.get("shape")
     if shape is None:
         shape = entry.shape["shape"] = _work_out(entry)
-    return shape  # type: ignore[no-any-return]
+    return cast("Shape", shape)
 
 
 def _work_out(entry: Entry) -> Shape:
@@ -85,9 +86,8 @@ def _same(value: Any) -> Any:
 def reduce_object(value: Any, entry: Entry) -> Reduced:
     """(tag, [name, version, …]) of an instance."""
     if entry.kind == "custom":
-        assert entry.encode is not None
         try:
-            state = entry.encode(value)
+            state = entry.encode(value)  # type: ignore[misc]
         except Exception as error:
             raise NotStorable(f"the registered encode raised {type(error).__name__}: {error}") from error
         return f.STATE, [entry.name, entry.version, state]
@@ -162,7 +162,7 @@ def _member_name(member: enum.Enum) -> str | int:
     """A member's name; a combination of flags has none, but a number."""
     cls = type(member)
     name = member._name_
-    if name is not None and cls._member_map_.get(name) is member:
+    if cls._member_map_.get(name) is member:
         return name
     if isinstance(member, enum.Flag) and type(member._value_) is int:
         return member._value_
@@ -199,9 +199,11 @@ def build_object(tag: int, parts: list[Any], registry: Registry) -> Any:
 
 def _build(tag: int, entry: Entry | None, version: int, state: Any, extras: Any, registry: Registry) -> Any:
     if entry is None:
-        raise Unknown("no class is registered under this name", type_name="")
+        raise Unknown(UNREGISTERED, type_name="")
     if entry.kind not in _KINDS[tag]:
-        raise Unknown(f"{qualified_name(entry.cls)} is registered under this name, a {entry.kind} now", type_name="")
+        raise Unknown(
+            f"{qualified_name(entry.cls)} is registered under this name, now of kind {entry.kind}", type_name=""
+        )
     if version != entry.version:
         state = _upcast(entry, version, state, registry)
     if entry.kind == "custom":
@@ -209,10 +211,11 @@ def _build(tag: int, entry: Entry | None, version: int, state: Any, extras: Any,
     if entry.kind == "enum":
         return _build_member(entry.cls, state)
     shape = shape_of(entry)
+    value: Any
     if entry.kind != "plain":
         _same_fields(entry, shape, state)
     if entry.kind == "model":
-        return _build_model(entry.cls, shape, state, extras)
+        return _build_model(entry.cls, state, extras)
     if extras is not None and (type(extras) is not dict or not all(type(key) is str for key in extras)):
         raise ValueError("an object with malformed extras")
     if entry.kind == "namedtuple":
@@ -238,7 +241,7 @@ def _upcast(entry: Entry, version: int, state: Any, registry: Registry) -> Any:
             raise Unknown(f"no upcast from version {to - 1} to {to} is registered", type_name="")
         try:
             state = step(state)
-        except Exception as error:  # noqa: BLE001 - the user's own function: whatever it raises is the reason
+        except Exception as error:
             raise Unknown(f"its upcast to version {to} raised {type(error).__name__}: {error}", type_name="") from error
         if entry.kind != "custom" and type(state) is not dict:
             raise Unknown(f"its upcast to version {to} gave a {type(state).__name__}, not a dict", type_name="")
@@ -267,7 +270,7 @@ def _fill(shape: Shape, state: dict[str, Any]) -> None:
             raise Unknown(f"the field {name!r} has no stored value and no default", type_name="")
         try:
             state[name] = default()
-        except Exception as error:  # noqa: BLE001 - a class's own default factory
+        except Exception as error:
             raise Unknown(f"the default of field {name!r} raised {error!r}", type_name="") from error
 
 
@@ -291,10 +294,9 @@ def _set(value: Any, shape: Shape, attributes: dict[str, Any]) -> Any:
 
 
 def _build_custom(entry: Entry, state: Any) -> Any:
-    assert entry.decode is not None
     try:
-        value = entry.decode(state)
-    except Exception as error:  # noqa: BLE001 - the user's own function: whatever it raises is the reason
+        value = entry.decode(state)  # type: ignore[misc]
+    except Exception as error:
         raise Unknown(f"its registered decode raised {type(error).__name__}: {error}", type_name="") from error
     if type(value) is not entry.cls:
         raise Unknown(f"its registered decode gave a {type(value).__name__}", type_name="")
@@ -318,7 +320,7 @@ def _build_member(cls: type[enum.Enum], name: Any) -> enum.Enum:
     raise Unknown(f"{qualified_name(cls)} has no member {name!r}", type_name="")
 
 
-def _build_model(cls: Any, shape: Shape, fields: dict[str, Any], extras: Any) -> Any:
+def _build_model(cls: Any, fields: dict[str, Any], extras: Any) -> Any:
     if extras is None:
         extras = [None, None, None, None]
     if type(extras) is not list or len(extras) != 4:
@@ -334,8 +336,8 @@ def _build_model(cls: Any, shape: Shape, fields: dict[str, Any], extras: Any) ->
             if info.is_required():
                 raise Unknown(f"the field {name!r} has no stored value and no default", type_name="")
             try:
-                fields[name] = info.get_default(call_default_factory=True, validated_data=fields)
-            except Exception as error:  # noqa: BLE001 - a class's own default factory
+                fields[name] = _default_of(info, fields)
+            except Exception as error:
                 raise Unknown(f"the default of field {name!r} raised {error!r}", type_name="") from error
     allows_extra = cls.model_config.get("extra") == "allow"
     if extra and not allows_extra:
@@ -348,11 +350,26 @@ def _build_model(cls: Any, shape: Shape, fields: dict[str, Any], extras: Any) ->
     return value
 
 
+def _default_of(info: Any, fields: dict[str, Any]) -> Any:
+    if info.default_factory is None:
+        return info.get_default()
+    return (
+        info.default_factory(fields)
+        if getattr(info, "default_factory_takes_validated_data", False)
+        else info.default_factory()
+    )
+
+
 def _private(cls: Any, stored: dict[str, Any] | None) -> dict[str, Any] | None:
     declared = cls.__private_attributes__
     if stored is None and not declared:
         return None
     stored = {} if stored is None else stored
+    for name, attribute in declared.items():
+        if name not in stored and (
+            attribute.default_factory is not None or repr(attribute.default) != "PydanticUndefined"
+        ):
+            stored[name] = attribute.get_default()
     gone = [name for name in stored if name not in declared]
     if gone:
         raise Unknown(f"{qualified_name(cls)} has no private attribute {gone[0]!r} (any more)", type_name="")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-import ormsgpack
+from ormsgpack import unpackb
 
 from clew.errors import Corrupt
 from clew.state import codec_arrays
@@ -46,7 +46,7 @@ def decode(data: bytes | memoryview, *, resolve: Resolve | None = None) -> Any:
     """
     try:
         hook = _read if resolve is None else _Reader(resolve).hook
-        value, mark = ormsgpack.unpackb(b"".join((b"\x92", data, _END)), ext_hook=hook)
+        value, mark = unpackb(b"".join((b"\x92", data, _END)), ext_hook=hook)
     except ValueError:
         return _explain(data, resolve)
     if mark != _MARK:
@@ -62,7 +62,7 @@ def _explain(data: bytes | memoryview, resolve: Resolve | None) -> Any:
         raise _interrupts.pop()
     reader = _Reader(resolve)
     try:
-        value, mark = ormsgpack.unpackb(b"".join((b"\x92", data, _END)), ext_hook=reader.hook)
+        value, mark = unpackb(b"".join((b"\x92", data, _END)), ext_hook=reader.hook)
     except ValueError as error:
         if reader.foreign is not None:
             raise reader.foreign from None
@@ -99,11 +99,9 @@ class _Reader:
                 parts = self._list(payload)
                 build = _BUILD.get(tag)
                 return build_object(tag, parts, registering.registry) if build is None else build(parts)
-            raise Unknown("this version of Clew gives this extension tag no meaning", type_name=f"extension {tag}")
+            return self._opaque(tag, payload, Unknown("no meaning is known for this tag", type_name=f"extension {tag}"))
         except Unknown as unknown:
-            value = Opaque(tag, payload, type_name=unknown.type_name, version=unknown.version, reason=str(unknown))
-            _unknown.append(value)
-            return value
+            return self._opaque(tag, payload, unknown)
         except Exception as error:
             if self.error is None:
                 self.error = error
@@ -112,15 +110,21 @@ class _Reader:
             _interrupts.append(interrupt)
             raise
 
+    @staticmethod
+    def _opaque(tag: int, payload: bytes, unknown: Unknown) -> Opaque:
+        value = Opaque(tag, payload, type_name=unknown.type_name, version=unknown.version, reason=str(unknown))
+        _unknown.append(value)
+        return value
+
     def _list(self, payload: bytes) -> list[Any]:
         self.depth += 1
         if self.depth > f.MAX_EXTS or (self.depth > f.FREE_EXTS and f.nests_too_deep(payload)):
             raise ValueError("nested too deeply")
-        parts, mark = ormsgpack.unpackb(b"".join((b"\x92", payload, _END)), ext_hook=self.hook)
+        parts, mark = unpackb(b"".join((b"\x92", payload, _END)), ext_hook=self.hook)
         if mark != _MARK or type(parts) is not list:
             raise ValueError("an extension value that holds no list")
         self.depth -= 1
-        return cast("list[Any]", parts)
+        return parts
 
     def _reference(self, tag: int, payload: bytes) -> Any:
         if self.resolve is None:
@@ -143,16 +147,4 @@ def _warn() -> None:
         if key in _warned or len(_warned) > 1000:
             continue
         _warned.add(key)
-        warnings.warn(warning_text(opaque), UnknownType, stacklevel=3)
-
-
-def warning_text(opaque: Opaque) -> str:
-    name = opaque.type_name
-    version = "" if opaque.version is None else f" (version {opaque.version})"
-    text = f"a stored {name}{version} came back as Opaque: {opaque.reason}."
-    if opaque.reason != "no class is registered under this name":
-        return text
-    module, colon, cls = name.partition(":")
-    if colon:
-        return f"{text} Before reading: from {module} import {cls}; clew.register({cls})"
-    return f'{text} Before reading, import the class that has @clew.register("{name}")'
+        warnings.warn(str(opaque), UnknownType, stacklevel=3)

@@ -11,7 +11,7 @@ from clew.errors import Unserialisable
 from clew.state import codec_format as f
 from clew.state.codec_builtins import NotStorable, pairs
 from clew.state.codec_special import reduce_special, refusal
-from clew.state.codec_write import REDUCE, SORTED, SPILLED, NeedsTheSlowWay, Spill, Writer
+from clew.state.codec_write import REDUCE, SORTED, SPILLED, Spill, Writer, interrupts
 from clew.state.values import Blob, Opaque
 
 _TRY_FAST = 8  # above this depth, parts are tried the fast way first
@@ -99,20 +99,25 @@ class _Slow:
         top = self.stack[-1] if self.stack else None
         lists, exts = (top.lists, top.exts) if top is not None else (0, 0)
         if top is not None and len(self.stack) <= _TRY_FAST:
-            fast = self._fast(value, exts)
+            fast = self._fast(value, lists, exts)
             if fast is not None:
                 return fast
         if cls is list:
-            return self._open(_Open(value, None, enumerate(value), self._labels(top), lists + 1, exts))
-        if cls is dict:
-            return self._open_dict(value, lists, exts)
-        return self._reduced(value, lists, exts)
-
-    def _fast(self, value: Any, exts: int) -> bytes | None:
-        try:
-            return Writer(self.spill, exts).pack(value)
-        except Exception:  # noqa: BLE001 - whatever it was, it is found again below, with its path
+            self._open(_Open(value, None, enumerate(value), self._labels(top), lists + 1, exts))
             return None
+        if cls is dict:
+            self._open_dict(value, lists, exts)
+            return None
+        return self._reduced(value, exts)
+
+    def _fast(self, value: Any, lists: int, exts: int) -> bytes | None:
+        try:
+            encoded = Writer(self.spill, exts).pack(value)
+        except Exception:  # noqa: BLE001 - whatever it was, it is found again below, with its path
+            if interrupts:
+                raise interrupts.pop() from None
+            return None
+        return None if f.nests_too_deep(encoded, f.MAX_LISTS - lists) else encoded
 
     def _text(self, value: str | bytes) -> bytes:
         try:
@@ -140,12 +145,13 @@ class _Slow:
         except TypeError:  # a lone surrogate
             keys = None
         if keys is None:
-            return self._open(_Open(value, f.DICT, _labelled_pairs(pairs(value)), "pairs", 1, exts + 1))
+            self._open(_Open(value, f.DICT, _labelled_pairs(pairs(value)), "pairs", 1, exts + 1))
+            return
         opened = _Open(value, None, value.items(), "key", lists + 1, exts)
         opened.keys = keys
-        return self._open(opened)
+        self._open(opened)
 
-    def _reduced(self, value: Any, lists: int, exts: int) -> bytes | None:
+    def _reduced(self, value: Any, exts: int) -> bytes | None:
         cls = type(value)
         if cls is Opaque:
             return f.ext(value.tag, value.payload)
@@ -154,19 +160,20 @@ class _Slow:
         try:
             reduce = REDUCE.get(cls)
             reduced = reduce_special(value) if reduce is None else reduce(value)
-        except NotStorable as error:
+        except (NotStorable, TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
             name = f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
             where = self.where()
             raise Unserialisable(
                 f"{where or 'the value'} is a {name} that cannot be stored: {error}", path=where
-            ) from error.__cause__
+            ) from (error.__cause__ or error)
         if reduced is None:
             raise refusal(value, self.where())
         tag, payload = reduced
         if type(payload) is not list:
             encoded = f.ext(tag, payload)
             return self._spilled(encoded) if tag in SPILLED else encoded
-        return self._open(_Open(value, tag, _labelled(tag, payload), _labels_of(tag), 1, exts + 1))
+        self._open(_Open(value, tag, _labelled(tag, payload), _labels_of(tag), 1, exts + 1))
+        return None
 
     def _labels(self, top: _Open | None) -> str:
         """A model's extras are a list, but the value has no such list: its labels are left out."""
@@ -189,8 +196,8 @@ class _Slow:
         where = self.where()
         short = where if len(where) <= 120 else f"{where[:60]}…{where[-50:]}"
         return Unserialisable(
-            f"{short or 'the value'} is nested too deeply: at most {f.MAX_LISTS} lists and dicts directly in each other "
-            f"and {f.MAX_EXTS} objects, tuples or sets",
+            f"{short or 'the value'} is nested too deeply: at most {f.MAX_LISTS} lists and dicts directly in "
+            f"each other and {f.MAX_EXTS} objects, tuples or sets",
             path=where,
             hint="keep the items in one flat list or dict, and refer to them by id",
         )
@@ -251,6 +258,3 @@ def _labelled_pairs(flat: list[Any]) -> Iterator[tuple[Any, Any]]:
     for at in range(0, len(flat), 2):
         yield ("key", flat[at]), flat[at]
         yield ("value", flat[at]), flat[at + 1]
-
-
-__all__ = ["NeedsTheSlowWay", "encode_slowly", "step"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import ormsgpack
@@ -95,7 +96,7 @@ def _build_blob(parts: list[Any]) -> Blob:
     return Blob(data, media_type=media_type)
 
 
-REDUCE_OWN = {ExceptionSummary: _summary_parts, Blob: _blob}
+REDUCE_OWN: dict[type, Callable[[Any], Reduced]] = {ExceptionSummary: _summary_parts, Blob: _blob}
 BUILD_OWN = {f.EXCEPTION: _build_summary, f.BLOB: _build_blob}
 
 

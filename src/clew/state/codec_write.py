@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import ormsgpack
 
@@ -13,7 +13,7 @@ from clew.state.codec_builtins import Reduced
 from clew.state.codec_special import REDUCE_OWN, reduce_special
 from clew.state.values import Blob, Opaque
 
-REDUCE: dict[type, Callable[[Any], Reduced]] = builtins.REDUCE | REDUCE_OWN
+REDUCE = builtins.REDUCE | REDUCE_OWN
 SPILLED = frozenset({f.ARRAY, f.STR, f.BYTEARRAY})
 SORTED = frozenset({f.SET, f.FROZENSET})
 
@@ -32,7 +32,7 @@ class Spill(Protocol):
         ...
 
 
-class NeedsTheSlowWay(Exception):
+class NeedsTheSlowWay(Exception):  # noqa: N818 - not an error
     """ormsgpack would refuse this value, or not write it exactly."""
 
 
@@ -71,9 +71,7 @@ class Writer:
                 return ormsgpack.Fragment(f.ext(value.tag, value.payload))
             else:
                 reduced = reduce_special(value)
-            if reduced is None:
-                raise NeedsTheSlowWay
-            tag, payload = reduced
+            tag, payload = reduced or _refuse()
             if type(payload) is list:
                 payload = self._list(tag, payload)
             elif self.spill is not None and len(payload) > f.SPILL_OVER - 6 and tag in SPILLED:
@@ -98,6 +96,10 @@ class Writer:
             raise NeedsTheSlowWay
         self.depth -= 1
         return out
+
+
+def _refuse() -> NoReturn:
+    raise NeedsTheSlowWay
 
 
 def holds_buffers(value: Any) -> bool:

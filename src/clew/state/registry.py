@@ -6,6 +6,7 @@ that is saved puts its own class there. Reading looks names up here and nowhere 
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,9 +44,7 @@ def qualified_name(cls: type) -> str:
 
 
 def kind_of(cls: type) -> Kind | None:
-    """What sort of registrable class this is by itself; None for one that needs `encode` and `decode`, or none at all."""
-    import enum
-
+    """What sort of class this is, when that alone says how to store it; else None."""
     if issubclass(cls, enum.Enum):
         return "enum"
     if issubclass(cls, tuple) and _is_namedtuple(cls):

@@ -12,6 +12,9 @@ class UnknownType(UserWarning):
     """Something was read that this process cannot build; it came back as `Opaque`."""
 
 
+UNREGISTERED = "no class is registered under this name"
+
+
 class Opaque:
     """A stored value that cannot be built here, with its exact bytes: saving it again writes the same bytes.
 
@@ -66,9 +69,25 @@ class Opaque:
     def __deepcopy__(self, memo: dict[int, Any]) -> Opaque:
         return self
 
+    def __str__(self) -> str:
+        return f"a stored {self._titled()} came back as Opaque: {self._reason}; {self.hint}"
+
     def __repr__(self) -> str:
-        version = "" if self._version is None else f" version {self._version}"
-        return f"<Opaque {self._type_name}{version}, {len(self._payload)} bytes: {self._reason}>"
+        return f"<Opaque {self._titled()}, {len(self._payload)} bytes: {self._reason}; {self.hint}>"
+
+    def _titled(self) -> str:
+        name = self._type_name if len(self._type_name) <= 100 else f"{self._type_name[:100]}…"
+        return name if self._version is None else f"{name} version {self._version}"
+
+    @property
+    def hint(self) -> str:
+        """What makes it readable, if anything here does."""
+        if self._reason != UNREGISTERED:
+            return "saved again, it stays as it is"
+        module, colon, cls = self._type_name[:200].partition(":")
+        if colon:
+            return f"before reading: from {module} import {cls}; clew.register({cls})"
+        return f'before reading, import the class that has @clew.register("{self._type_name[:200]}")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +116,12 @@ class Blob:
     """
 
     __slots__ = ("_data", "_digest", "_load", "_media_type", "_size")
+    _load: Callable[[], bytes]
 
     def __init__(self, data: bytes, *, media_type: str | None = None) -> None:
         if type(data) is not bytes:
             raise TypeError(f"a Blob is made of bytes, not of {type(data).__name__}")
         self._data: bytes | None = data
-        self._load: Callable[[], bytes] | None = None
         self._digest = digest_of(data)
         self._size = len(data)
         self._media_type = media_type
@@ -133,10 +152,7 @@ class Blob:
 
     def read(self) -> bytes:
         """The bytes. A lazy blob loads them each time, so that they can be let go of."""
-        if self._data is not None:
-            return self._data
-        assert self._load is not None
-        return self._load()
+        return self._load() if self._data is None else self._data
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Blob):
