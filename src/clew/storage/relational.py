@@ -162,7 +162,7 @@ class RelationalSnapshot:
             found = self._run(f"threads_{order}", stamp=stamp, after=last, limit=limit)
         else:
             raise ValueError(f"order is 'updated', 'created' or 'id', not {order!r}")
-        return [Listed(*row[:8], busy=bool(row[8])) for row in found]
+        return [Listed._make((*row[:8], bool(row[8]))) for row in found]
 
     def pieces(self, thread: int, *, folded: bool, after: int, limit: int) -> list[Piece]:
         low = thread << STEP_BITS

@@ -1,7 +1,7 @@
 """Named queries and numbered migrations, read from the `.sql` files beside this module.
 
-A query file holds blocks that begin with `-- name: <name>`; a block `-- name: <name> (sqlite)` is read for that dialect
-only. `-- part: <name>` defines a fragment, and `{name}` puts it into a later block. What the dialects spell differently:
+A query file holds blocks that begin with `-- name: <name>`; `-- name: <name> (sqlite)` is read for that dialect
+only. `-- part: <name>` defines a fragment, and `{name}` puts it into a later block. The dialects spell differently:
 
     {now}           the clock that leases expire by, in nanoseconds
     {live}          the owner row `o` has not expired

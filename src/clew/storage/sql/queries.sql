@@ -259,3 +259,6 @@ RETURNING blob
 DELETE FROM blob WHERE tenant = :tenant AND blob IN ({each:blobs})
   AND NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = :tenant AND u.blob = blob.blob)
 RETURNING octet_length(data)
+
+-- name: space (sqlite)
+SELECT page_count, freelist_count, page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()

@@ -1,0 +1,225 @@
+"""One tenant's rows in SQLite, and the path that every save takes. The invariants stand in sqlite.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from clew.errors import Corrupt, NameTaken
+from clew.model import KINDS
+from clew.storage.ownership import Identity, clock
+from clew.storage.port import STEP_BITS, Commit, Committed, Lease
+from clew.storage.relational import STEPS, Relational, Run, busy, conflict, fenced, no_ref, no_thread
+from clew.storage.sqlite_file import translate
+from clew.storage.statements import queries
+
+if TYPE_CHECKING:
+    from clew.storage.sqlite import SqliteEngine
+
+Execute = Callable[..., Any]
+
+_KINDS = {kind: number for number, kind in enumerate(KINDS)}
+_QUERIES = queries("sqlite")
+_TIMED = frozenset(name for name, text in _QUERIES.items() if ":now" in text)
+_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs"))
+
+# The statements of a commit, with positional parameters: this is the path that every save takes.
+_FIND = """
+SELECT t.thread, t.step, t.lane, r.kind, r.step, r.lane, r.unfolded, r.epoch, r.owner
+FROM thread t LEFT JOIN ref r ON r.thread = t.thread AND r.name = ?
+WHERE t.tenant = ? AND t.id = ?"""
+_REPLAYED = (
+    "SELECT key & 4294967295, lane FROM checkpoint WHERE key > ? AND key <= ? AND id = ? ORDER BY key DESC LIMIT 1"
+)
+_KEYED = "SELECT key & 4294967295, lane FROM checkpoint WHERE key >> 32 = ? AND save_key = ?"
+_THREAD = "INSERT INTO thread (tenant, id, created, updated) VALUES (?, ?, ?, ?) RETURNING thread"
+_REF = "INSERT INTO ref (thread, name, tenant, kind) VALUES (?, ?, ?, 'branch')"
+_CHECKPOINT = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?, ?)"
+_MOVE = "UPDATE ref SET step = ?, lane = ?, unfolded = ? WHERE thread = ? AND name = ?"
+_LEAVE = "UPDATE ref SET step = ?, lane = ?, unfolded = ?, owner = NULL WHERE thread = ? AND name = ?"
+_COUNT = "UPDATE thread SET step = ?, lane = ?, updated = ? WHERE thread = ?"
+
+
+class SqliteStorage(Relational):
+    """The rows of one tenant."""
+
+    boot_clock = True
+
+    def __init__(self, engine: SqliteEngine, tenant: int) -> None:
+        self._engine = engine
+        self._tenant = tenant
+        self.durability = engine.durability
+        self.fold_after = 32
+
+    def _run(self, execute: Execute) -> Run:
+        tenant, engine = self._tenant, self._engine
+
+        def run(query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+            values["tenant"] = tenant
+            if query in _TIMED:
+                values["now"] = clock()
+                values["boot"] = engine.identity.boot
+            for name in _LISTS.intersection(values):
+                values[name] = json.dumps(values[name])
+            found: list[tuple[Any, ...]] = execute(_QUERIES[query], values).fetchall()
+            return found
+
+        return run
+
+    @contextmanager
+    def _reading(self) -> Iterator[Run]:
+        with self._engine.reader() as execute:
+            yield self._run(execute)
+
+    @contextmanager
+    def _writing(self, thread_id: str | None) -> Iterator[Run]:  # noqa: ARG002 - the one lock covers every thread
+        with self._engine.transaction() as execute:
+            yield self._run(execute)
+
+    @contextmanager
+    def _leasing(self, thread_id: str) -> Iterator[Run]:  # noqa: ARG002
+        with self._engine.transaction(leasing=True) as execute:
+            yield self._run(execute)
+
+    def _identity(self) -> Identity:
+        return self._engine.identity
+
+    def _owner_row(self, run: Run) -> int:
+        return self._engine.owner_row(self._tenant, run)
+
+    def _my_owner(self) -> int | None:
+        return self._engine.owners.get(self._tenant)
+
+    def _held(self, lease: Lease, *, held: bool) -> None:
+        self._engine.hold(self._tenant, lease, held=held)
+
+    def _space(self, run: Run) -> tuple[int, int]:
+        pages, free, size = run("space")[0]
+        return pages * size, free * size
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write one step: checks and rows in one transaction. See the port."""
+        engine = self._engine
+        with engine.lock:
+            connection = engine.writer or engine.open_writer()
+            if connection.in_transaction:
+                engine.refuse_nesting(connection)
+            try:
+                engine.execute("BEGIN IMMEDIATE")
+                done = self._write(commit, connection, engine.execute)
+                engine.execute("COMMIT")
+            except BaseException as error:
+                engine.undo(connection)
+                if isinstance(error, apsw.Error):
+                    raise translate(error, engine.path) from error
+                raise
+        if commit.release and commit.epoch is not None:
+            engine.hold(self._tenant, Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
+        return done
+
+    def _write(self, commit: Commit, connection: apsw.Connection, execute: Execute) -> Committed:
+        # Unpacked once: attributes of a tuple with names cost more than local names, and this path is hot.
+        (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
+         key, epoch, release) = commit  # fmt: skip
+        tenant = self._tenant
+        found = execute(_FIND, (branch, tenant, thread_id)).get or self._start_thread(commit)
+        thread, last, last_lane, ref_kind, head, ref_lane, unfolded, ref_epoch, owner = found
+        if last != (base or 0) or key is not None:
+            replayed = self._replayed(commit, thread)
+            if replayed is not None:
+                return replayed
+        if ref_kind != "branch":
+            self._start_branch(commit, thread, ref_kind)
+            ref_lane = unfolded = ref_epoch = 0
+        if owner is not None or epoch is not None:
+            self._check_owner(commit, thread, owner, ref_epoch)
+        if head != base or (lane and lane != ref_lane):
+            raise conflict(branch, thread_id, base, head)
+        if not lane:
+            lane = last_lane = last_lane + 1
+            unfolded = 0
+        step = last + 1
+        row = thread << STEP_BITS | step
+        before = connection.total_changes()
+        execute(
+            _CHECKPOINT,
+            (row, tenant, id_, base, lane, _KINDS[kind], label, run, next_, created, metadata, crc, key, manifest),
+        )
+        changes = 3
+        if payload is not None:
+            execute(_PAYLOAD, (row, tenant, lane, payload))
+            unfolded += 1
+            changes = 4
+        execute(_LEAVE if release else _MOVE, (step, lane, unfolded, thread, branch))
+        execute(_COUNT, (step, last_lane, created, thread))
+        if connection.total_changes() - before != changes:
+            raise Corrupt(f"thread {thread_id!r}: a commit changed other rows than its own")
+        if blobs:
+            self._add_blobs(thread, blobs)
+        return Committed(thread, step, lane, unfolded, False)  # noqa: FBT003
+
+    def _start_thread(self, commit: Commit) -> tuple[Any, ...]:
+        if commit.base is not None:
+            raise no_thread(commit.thread_id)
+        execute = self._engine.execute
+        thread = execute(_THREAD, (self._tenant, commit.thread_id, commit.created, commit.created)).get
+        execute(_REF, (thread, commit.branch, self._tenant))
+        return thread, 0, 0, "branch", None, 0, 0, 0, None
+
+    def _start_branch(self, commit: Commit, thread: int, kind: str | None) -> None:
+        if commit.base is not None:
+            raise no_ref(commit.branch, commit.thread_id)
+        if kind is not None:
+            raise NameTaken(
+                f"{commit.branch!r} is a {'tag' if kind == 'tag' else 'name'} of thread {commit.thread_id!r}"
+            )
+        self._engine.execute(_REF, (thread, commit.branch, self._tenant))
+
+    def _replayed(self, commit: Commit, thread: int) -> Committed | None:
+        """What an earlier commit with this id or save key has written."""
+        execute = self._engine.execute
+        first = thread << STEP_BITS
+        found = execute(_REPLAYED, (first | (commit.base or 0), first | STEPS, commit.id)).get
+        if found is None and commit.key is not None:
+            found = execute(_KEYED, (thread, commit.key)).get
+        return None if found is None else Committed(thread, found[0], found[1], 0, replayed=True)
+
+    def _check_owner(self, commit: Commit, thread: int, owner: int | None, at: int) -> None:
+        run = self._run(self._engine.execute)
+        live = None
+        if owner is not None:
+            live = self._live(run("ref", thread=thread, name=commit.branch)[0][4:])
+        if commit.epoch is not None:
+            if at != commit.epoch or owner is None or owner != self._engine.owners.get(self._tenant):
+                raise fenced(commit.branch, commit.thread_id, live)
+        elif live is not None:
+            raise busy(commit.branch, commit.thread_id, live)
+        else:
+            run("clear_ref", thread=thread, name=commit.branch)
+
+    def _add_blobs(self, thread: int, blobs: Sequence[tuple[str, bytes]]) -> None:
+        run = self._run(self._engine.execute)
+        for digest, data in blobs:
+            run("create_blob", digest=digest, data=data)
+            run("use_blob", thread=thread, digest=digest)
+
+    def shrink(self, limit: int) -> int:
+        engine = self._engine
+        with engine.transaction() as execute:
+            run = self._run(execute)
+            _, free, size = run("space")[0]
+            if free == 0 or limit < size:
+                return 0
+            execute(f"PRAGMA incremental_vacuum({limit // size})").fetchall()
+            freed: int = free - run("space")[0][1]
+        with engine.lock:
+            engine.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # the file itself gets shorter here
+        return freed * int(size)
+
+    def close(self) -> None:
+        self._engine.close()
