@@ -1,4 +1,46 @@
-"""Values to bytes and back: exact types, closed registry."""
+"""Values to bytes and back: exact types, a closed registry, no I/O.
+
+A value is one MessagePack value, written the shortest way. nil, bool, int of up to 64 bits, float (always 64 bits, the
+NaN's own bits kept), str, bin, array (list) and map (dict with only str keys) are themselves. All else is an extension
+with a tag; its payload is bytes, or *encoded*: one array, written by these same rules, that holds what the table says.
+
+| tag | type | payload |
+|--:|---|---|
+| 1 | int over 64 bits | big-endian two's complement, the shortest |
+| 2 | str with lone surrogates | UTF-8, each surrogate as three bytes |
+| 3 | bytearray | the bytes |
+| 4 | tuple | encoded: the items |
+| 5, 6 | set, frozenset | encoded: the members, sorted by their encodings |
+| 7, 8 | dict with other keys, OrderedDict | encoded: key, value, key, value … |
+| 9 | deque | encoded: maxlen or nil, then the items |
+| 10 | complex | real and imaginary part as big-endian float64 |
+| 11 | datetime | u16 year, u8 month, day, hour, minute, second, u32 microsecond, u8 fold, *zone* |
+| 12 | date | u16 year, u8 month, day |
+| 13 | time | u8 hour, minute, second, u32 microsecond, u8 fold, *zone* |
+| 14 | timedelta | i32 days, u32 seconds, u32 microseconds |
+| 15 | timezone | as 14; then, if named, 01 and the name in UTF-8 |
+| 16 | ZoneInfo | the key in UTF-8 |
+| 17 | Decimal | its text in capitals |
+| 18 | Fraction | encoded: numerator, denominator |
+| 19 | UUID | 16 bytes; then, if known, 01 safe or 00 unsafe |
+| 20 | path | encoded: 0 PurePosixPath, 1 PureWindowsPath, 2 PosixPath or 3 WindowsPath; the text |
+| 21 | range | encoded: start, stop, step |
+| 22 | enum member | encoded: type name, version, the member's name (combined flags: their int) |
+| 23 | named tuple | encoded: type name, version, attributes besides or nil, {field: value} |
+| 24 | dataclass, plain registered class | encoded: the same |
+| 25 | pydantic model | encoded: type name, version, nil or [*set*, extra, private, others], {field: value} |
+| 26 | registered with encode= | encoded: type name, version, what encode gave |
+| 27 | exception, kept as a summary | encoded: type name, message, [notes], [args], cause or nil |
+| 28 | Blob | encoded: media type or nil, the bytes |
+| 29 | numpy array | encoded: *dtype*, [shape], bytes in C order |
+| 30 | numpy scalar | encoded: *dtype*, bytes (or "U" and UTF-8, "S" and bytes) |
+| 96 to 127 | references | the layout's own |
+
+*zone*: nothing; 01 and a payload as of tag 15; 02 and a ZoneInfo's key. *set*: the names of the fields that were
+given, or nil when these are all that are stored. *dtype*: numpy's text for it, [base, shape], or [names, formats,
+offsets, item size, aligned, titles]. Numbers are big-endian. Tags not listed come back as Opaque and are kept; a tag
+keeps its meaning for ever. A type's name is "module:QualName" unless it is registered under another.
+"""
 
 from __future__ import annotations
 

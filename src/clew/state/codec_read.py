@@ -49,7 +49,7 @@ def decode(data: bytes | memoryview, *, resolve: Resolve | None = None) -> Any:
         value, mark = unpackb(b"".join((b"\x92", data, _END)), ext_hook=hook)
     except ValueError:
         return _explain(data, resolve)
-    if mark != _MARK:
+    if type(mark) is not bytes or mark != _MARK:
         raise Corrupt("there are more bytes than the value has")
     if _unknown:
         _warn()
@@ -64,12 +64,19 @@ def _explain(data: bytes | memoryview, resolve: Resolve | None) -> Any:
     try:
         value, mark = unpackb(b"".join((b"\x92", data, _END)), ext_hook=reader.hook)
     except ValueError as error:
+        _unknown.clear()
+        if _interrupts:
+            raise _interrupts.pop() from None
         if reader.foreign is not None:
             raise reader.foreign from None
         cause = reader.error or error
+        if isinstance(cause, RecursionError):
+            hint = "the bytes may be fine: read them from a place that is not so deep in calls"
+            raise Corrupt("too little stack is left to read a nested value", hint=hint) from None
         raise Corrupt(f"the stored bytes are malformed: {cause}") from cause
-    if mark != _MARK:
+    if type(mark) is not bytes or mark != _MARK:
         raise Corrupt("there are more bytes than the value has")
+    _warn()
     return value
 
 
@@ -121,7 +128,7 @@ class _Reader:
         if self.depth > f.MAX_EXTS or (self.depth > f.FREE_EXTS and f.nests_too_deep(payload)):
             raise ValueError("nested too deeply")
         parts, mark = unpackb(b"".join((b"\x92", payload, _END)), ext_hook=self.hook)
-        if mark != _MARK or type(parts) is not list:
+        if type(mark) is not bytes or mark != _MARK or type(parts) is not list:
             raise ValueError("an extension value that holds no list")
         self.depth -= 1
         return parts
