@@ -1,0 +1,480 @@
+"""PostgreSQL, behind a pooler or not.
+
+Invariants:
+
+1. No session state. Tenant, durability and time limits are set inside each transaction; no prepared statement, SET,
+   LISTEN or session lock outlives one. Any connection will do for the next call, also one that a pooler lends.
+2. A commit is one call of clew.commit in autocommit. When its reply is lost, the same commit is sent again: the id is
+   recognised, so it is written once. Only when that fails as well is the outcome unknown, and the error says so.
+3. Whatever changes a thread's history first locks the thread's row, and reads what it decides on after that.
+4. The server's clock alone says when a lease expires. Only a process that shares our boot and PID namespace can be
+   found dead before that; we look it up, and tell clew.commit.
+5. Connections of a parent process are never used or closed by its child.
+6. Leases are written as durably as the database can: after a crash the same epoch must not be given twice.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
+
+from clew.errors import BadInput, ClewError, Closed, Corrupt, NameTaken, StorageError
+from clew.model import KINDS, Durability
+from clew.storage.ownership import EXPIRY, Heartbeat, Identity, this_process
+from clew.storage.port import Commit, Committed, Lease
+from clew.storage.relational import Relational, Run, busy, conflict, fenced, no_ref, no_thread
+from clew.storage.statements import queries
+
+try:
+    import psycopg
+    import psycopg_pool
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+except ImportError as error:
+    raise StorageError("PostgreSQL needs the package psycopg", hint='pip install "clew[postgres]"') from error
+
+from clew.storage import postgres_schema
+from clew.storage.postgres_errors import clew_error, is_lost, is_passing, translated
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_QUERIES = {name: text.encode() for name, text in queries("postgres").items()}
+_KINDS = {kind: number for number, kind in enumerate(KINDS)}
+_COMMIT = b"SELECT thread, step, lane, unfolded FROM clew.commit(" + b", ".join([b"%s"] * 23) + b")"
+_COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
+_COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
+"""Queries that decide which blobs are unused: nobody may begin to use one meanwhile (see clew.keep_blobs)."""
+_SPACE = b"""
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c
+WHERE c.relnamespace = 'clew'::regnamespace AND c.relkind = 'r'"""
+_QUERIES["space"] = _SPACE
+_MAY_VACUUM = b"""
+SELECT bool_and(pg_has_role(c.relowner, 'USAGE')) FROM pg_class c
+WHERE c.relnamespace = 'clew'::regnamespace AND c.relkind = 'r'"""
+
+CONNECTIONS = 8
+ATTEMPTS = 6
+PATIENCE = 15.0
+"""Seconds within which a broken connection is replaced and a call is tried again."""
+IDLE_CHECK = 30.0
+"""A connection that was idle for so many seconds is tried before it is used."""
+_LINK = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "client_encoding": "utf8",
+    "fallback_application_name": "clew",
+}
+_LIMITS = """
+SELECT set_config('search_path', 'clew, pg_temp', true), set_config('statement_timeout', '120s', true),
+       set_config('idle_in_transaction_session_timeout', '60s', true)"""
+
+_renewing = threading.Lock()
+_abandoned: list[Any] = []
+"""Pools of a parent process. Kept, so that nothing finalises them: that would end the parent's sessions."""
+
+
+def _after_fork() -> None:
+    global _renewing  # noqa: PLW0603  (the parent's may be held by a thread that does not exist here)
+    _renewing = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def migrate(url: str) -> int:
+    """Bring the schema up to date, as the role that owns it; returns how many migrations ran."""
+    link, safe = _parse(url)
+    with _connecting(safe), psycopg.connect(link, autocommit=True, prepare_threshold=None) as connection:
+        return postgres_schema.migrate(connection)
+
+
+def _parse(url: str) -> tuple[str, str]:
+    """The connection string with our defaults, and one that may be shown."""
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.Error:
+        message = "this PostgreSQL URL cannot be understood"
+        hint = "postgresql://user:password@host:port/database, with special characters percent-encoded"
+        raise BadInput(message, hint=hint) from None
+    if "@" in str(given.get("host", "")):
+        message = "this PostgreSQL URL has more than one @ before the host"
+        raise BadInput(message, hint="write an @ in the password as %40")
+    settings = {**_LINK, **given}
+    shown = f"{given.get('user', '')}@{given.get('host', 'localhost')}/{given.get('dbname', '')}"
+    return make_conninfo("", **settings), f"postgresql://{shown}"
+
+
+@contextmanager
+def _connecting(safe: str) -> Iterator[None]:
+    try:
+        with translated():
+            yield
+    except StorageError as error:
+        if type(error) is StorageError and safe not in error.message:
+            message = f"{safe}: {error.message}"
+            raise StorageError(message, retryable=error.retryable, hint=error.hint) from error.__cause__
+        raise
+
+
+def _still_there(connection: Connection) -> None:
+    """Try a connection that was idle for long; the pool replaces it when this fails."""
+    if time.monotonic() - getattr(connection, "last_used", 0.0) > IDLE_CHECK:
+        connection.execute(b"")
+
+
+class PostgresEngine:
+    """One PostgreSQL database, shared by the tenants that live in it.
+
+    `durability` is "strict" (an answer means that the server has synced it) or "relaxed" (a crash of the server may
+    lose the newest, up to three times wal_writer_delay).
+    """
+
+    def __init__(self, url: str, durability: Durability | None = None, *, expiry: float = EXPIRY) -> None:
+        if durability not in (None, "strict", "relaxed"):
+            raise BadInput(f"durability on PostgreSQL is 'strict' or 'relaxed', not {durability!r}")
+        self.durability: Durability = durability or "strict"
+        self.expiry = int(expiry * 1e9)
+        self._link, self.name = _parse(url)
+        self._closed = False
+        with _connecting(self.name), psycopg.connect(self._link, autocommit=True, prepare_threshold=None) as first:
+            self._check_server(first)
+            postgres_schema.ready(first)
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"PostgresEngine({self.name!r}, {self.durability!r})"
+
+    def _check_server(self, connection: Connection) -> None:
+        fsync = connection.execute(b"SELECT current_setting('fsync')").fetchone()
+        if self.durability == "strict" and fsync != ("on",):
+            raise StorageError(
+                f"{self.name}: the server runs with fsync=off, so nothing that it acknowledges is safe",
+                hint='set fsync=on, or open it with durability="relaxed"',
+            )
+
+    def _begin(self) -> None:
+        """Everything that belongs to this process and to no other."""
+        self.identity: Identity = this_process()
+        self.owners: dict[int, int] = {}
+        """This process's owner row for each tenant."""
+        self.leases: set[tuple[int, Lease]] = set()
+        self.heartbeat = Heartbeat(self._beat)
+        self._pool = psycopg_pool.ConnectionPool(
+            self._link,
+            kwargs={"autocommit": True, "prepare_threshold": None},
+            min_size=1,
+            max_size=CONNECTIONS,
+            check=_still_there,
+            timeout=PATIENCE,
+            num_workers=1,
+            name="clew",
+            open=True,
+        )
+        self.pid = os.getpid()
+
+    def _renew(self) -> None:
+        """In the child of a fork: leave the parent's connections and leases alone, and begin anew."""
+        with _renewing:
+            if self.pid != os.getpid():
+                _abandoned.append((self._pool, self.heartbeat))
+                self._begin()
+
+    def tenant(self, name: str) -> PostgresStorage:
+        """The rows of one tenant, which is created when it is new."""
+        with translated():
+            found = self.call(b"SELECT clew.tenant_key(%s)", (name,))
+        return PostgresStorage(self, int(found[0]))
+
+    # Connections.
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of the pool, given back as it came or thrown away."""
+        if self._closed:
+            raise Closed(f"{self.name} is closed")
+        if self.pid != os.getpid():
+            self._renew()
+        pool = self._pool
+        lent = pool.getconn()
+        try:
+            yield lent
+        finally:
+            lent.last_used = time.monotonic()  # type: ignore[attr-defined]
+            pool.putconn(lent)
+
+    def call(self, statement: bytes, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run one statement that is safe to repeat in autocommit; its first row. Repeats it when the reply is lost."""
+        asked = 0
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            asked += 1
+            try:
+                with self.connection() as connection:
+                    row = connection.cursor(binary=True).execute(statement, values).fetchone()
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if not (is_lost(error) or is_passing(error)) or asked >= ATTEMPTS or time.monotonic() > deadline:
+                    raise
+                self.mend(asked)
+            else:
+                if row is None:
+                    raise Corrupt("PostgreSQL answered without a row")
+                return row
+
+    def mend(self, attempt: int) -> None:
+        """After a lost connection: wait a little, and let the pool look through the others."""
+        time.sleep(random.uniform(0.5, 1.0) * min(0.02 * 2**attempt, 1.0))  # noqa: S311
+        with suppress(psycopg.Error, psycopg_pool.PoolClosed):
+            self._pool.check()
+
+    @contextmanager
+    def transaction(self, *begin: bytes) -> Iterator[Connection]:
+        """A transaction on one connection. `begin` opens it, on another one if the first is gone."""
+        attempt = 0
+        with translated():
+            while True:
+                attempt += 1
+                with self.connection() as connection:
+                    try:
+                        connection.execute(b";".join(begin))
+                    except psycopg.Error as error:
+                        if not is_lost(error) or attempt >= ATTEMPTS:
+                            raise
+                    else:
+                        yield from _until_commit(connection)
+                        return
+                self.mend(attempt)
+
+    # This process as an owner.
+
+    def owner_row(self, tenant: int, run: Run) -> int:
+        """This process's owner row, made or refreshed."""
+        owner = self.owners.get(tenant)
+        if owner is not None and run("beat", owner=owner, expiry=self.expiry):
+            return owner
+        run("drop_silent_owners")
+        owner = int(run("create_owner", **self.identity._asdict(), expiry=self.expiry)[0][0])
+        self.owners[tenant] = owner
+        return owner
+
+    def hold(self, tenant: int, lease: Lease, *, held: bool) -> None:
+        """Count a lease in or out."""
+        entry = (tenant, lease)
+        if held:
+            self.leases.add(entry)
+            self.heartbeat.hold()
+        elif entry in self.leases:
+            self.leases.discard(entry)
+            self.heartbeat.drop()
+
+    def _beat(self) -> None:
+        for tenant in {tenant for tenant, _ in set(self.leases)}:
+            owner = self.owners.get(tenant)
+            if owner is None:
+                continue
+            try:
+                with PostgresStorage(self, tenant)._writing(None) as run:
+                    run("beat", owner=owner, expiry=self.expiry)
+            except ClewError:
+                continue  # the next beat tries again, well before the leases expire
+
+    def close(self) -> None:
+        """Release this process's leases and close the connections. Closing again does nothing."""
+        if self._closed:
+            return
+        if self.pid == os.getpid():
+            for tenant, lease in list(self.leases):
+                try:
+                    PostgresStorage(self, tenant).release(lease)
+                except ClewError:
+                    break  # they expire by themselves
+            self.heartbeat.stop()
+            self._pool.close()
+        self._closed = True
+
+
+def _until_commit(connection: Connection) -> Iterator[Connection]:
+    try:
+        yield connection
+        connection.execute(b"COMMIT")
+    except BaseException:
+        with suppress(psycopg.Error):
+            connection.execute(b"ROLLBACK")
+        raise
+
+
+class PostgresStorage(Relational):
+    """The rows of one tenant."""
+
+    boot_clock = False
+
+    def __init__(self, engine: PostgresEngine, tenant: int) -> None:
+        self._engine = engine
+        self._tenant = tenant
+        self.durability = engine.durability
+        self.fold_after = 256
+        number = str(tenant).encode()
+        self._read = (
+            b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            _LIMITS.encode() + b", set_config('clew.tenant', '" + number + b"', true)",
+        )
+        self._write = b"SELECT clew.enter(" + number + b", %s)"
+
+    # Transactions.
+
+    def _run(self, connection: Connection) -> Run:
+        tenant = self._tenant
+        cursor = connection.cursor(binary=True)
+
+        def run(query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+            if query in _COLLECTING:
+                cursor.execute(_COLLECT_BLOBS, (tenant,))
+            cursor.execute(_QUERIES[query], {"tenant": tenant, **values})
+            return cursor.fetchall() if cursor.description else []
+
+        return run
+
+    @contextmanager
+    def _reading(self) -> Iterator[Run]:
+        with self._engine.transaction(*self._read) as connection:
+            yield self._run(connection)
+
+    @contextmanager
+    def _writing(self, thread_id: str | None, *, strict: bool | None = None) -> Iterator[Run]:
+        level = b"true" if (self.durability == "strict" if strict is None else strict) else b"false"
+        opening = (b"BEGIN ISOLATION LEVEL READ COMMITTED", _LIMITS.encode(), self._write.replace(b"%s", level))
+        with self._engine.transaction(*opening) as connection:
+            if thread_id is not None:
+                connection.execute(b"SELECT clew.lock_thread(%s, %s)", (self._tenant, thread_id))
+            yield self._run(connection)
+
+    @contextmanager
+    def _leasing(self, thread_id: str) -> Iterator[Run]:
+        with self._writing(thread_id, strict=True) as run:
+            yield run
+
+    def _identity(self) -> Identity:
+        return self._engine.identity
+
+    def _owner_row(self, run: Run) -> int:
+        return self._engine.owner_row(self._tenant, run)
+
+    def _my_owner(self) -> int | None:
+        if self._engine.pid != os.getpid():
+            self._engine._renew()
+        return self._engine.owners.get(self._tenant)
+
+    def _held(self, lease: Lease, *, held: bool) -> None:
+        self._engine.hold(self._tenant, lease, held=held)
+
+    def _space(self, run: Run) -> tuple[int, int]:
+        return int(run("space")[0][0]), 0  # PostgreSQL keeps its free space to itself
+
+    # Commit.
+
+    def commit(self, commit: Commit) -> Committed:
+        """Write one step with one call of clew.commit. See the port."""
+        dead: int | None = None
+        while True:
+            try:
+                found = self._engine.call(_COMMIT, self._arguments(commit, dead))
+            except psycopg.Error as error:
+                code = error.sqlstate or ""
+                if code == "KL001":
+                    thread, step, lane, unfolded = map(int, _detail(error).split())
+                    return self._committed(commit, Committed(thread, step, lane, unfolded, replayed=True))
+                if code == "KL003":
+                    dead = self._dead_owner(commit)
+                    continue
+                self._refuse(commit, error)
+            except (psycopg_pool.PoolTimeout, UnicodeError) as error:
+                self._refuse(commit, error)
+            else:
+                return self._committed(commit, Committed(found[0], found[1], found[2], found[3], replayed=False))
+
+    def _committed(self, commit: Commit, done: Committed) -> Committed:
+        if commit.release and commit.epoch is not None:
+            self._held(Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
+        return done
+
+    def _arguments(self, commit: Commit, dead: int | None) -> tuple[Any, ...]:
+        (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
+         key, epoch, release) = commit  # fmt: skip
+        digests, data = [list(column) for column in zip(*blobs, strict=True)] if blobs else (None, None)
+        return (
+            self._tenant, self.durability == "strict", thread_id, branch, id_, base, lane,
+            _KINDS[kind], label, run, next_, created, metadata, manifest,
+            crc, payload, key, epoch, None if epoch is None else self._my_owner(), release,
+            dead, digests, data,
+        )  # fmt: skip
+
+    def _dead_owner(self, commit: Commit) -> int | None:
+        """The owner of the branch, if it has one and that is dead before its time; `Busy` if it lives."""
+        with self._reading() as run:
+            thread = run("thread", thread_id=commit.thread_id)
+            ref = thread and run("ref", thread=thread[0][0], name=commit.branch)
+        owner = ref[0][4:] if ref else (None,)
+        live = self._live(owner)
+        if live is not None:
+            raise busy(commit.branch, commit.thread_id, live)
+        return None if owner[0] is None else int(owner[0])
+
+    def _refuse(self, commit: Commit, error: Exception) -> NoReturn:
+        """Raise what a refused or failed commit means."""
+        thread_id, branch, base = commit.thread_id, commit.branch, commit.base
+        code = error.sqlstate if isinstance(error, psycopg.Error) else None
+        if code == "KL002":
+            head = _detail(error)
+            raise conflict(branch, thread_id, base, int(head) if head else None) from None
+        if code == "KL004":
+            raise fenced(branch, thread_id) from None
+        if code == "KL005":
+            raise no_thread(thread_id) from None
+        if code == "KL006":
+            raise no_ref(branch, thread_id) from None
+        if code == "KL007":
+            raise NameTaken(f"{branch!r} is not a branch of thread {thread_id!r}") from None
+        if code == "KL008":
+            raise Corrupt(
+                f"branch {branch!r} of thread {thread_id!r} points at step {base}, which is missing"
+            ) from None
+        if is_lost(error):
+            raise StorageError(
+                f"the connection to PostgreSQL broke while step after {base} of thread {thread_id!r} was saved, "
+                "and could not be restored; whether it was written is unknown",
+                retryable=True,
+                hint="save again with the same key: it will not be written twice",
+            ) from error
+        raise clew_error(error) from error
+
+    # Upkeep.
+
+    def shrink(self, limit: int) -> int:
+        """Plain VACUUM, which gives back free space at the end of tables. Only the owner of the tables may; else 0."""
+        if limit <= 0:
+            return 0
+        with translated():
+            if not self._engine.call(_MAY_VACUUM, ())[0]:
+                return 0
+            before = int(self._engine.call(_SPACE, ())[0])
+            with self._engine.connection() as connection:
+                connection.execute(
+                    b"VACUUM clew.thread, clew.ref, clew.checkpoint, clew.payload, clew.chunk, clew.blob, clew.blob_use"
+                )
+            return max(0, before - int(self._engine.call(_SPACE, ())[0]))
+
+    def close(self) -> None:
+        """Close the engine, for all of its tenants."""
+        self._engine.close()
+
+
+def _detail(error: Exception) -> str:
+    detail = error.diag.message_detail if isinstance(error, psycopg.Error) else None
+    return detail or ""

@@ -1,0 +1,61 @@
+"""PostgreSQL for every test that asks for it: a real server, started at the first use and erased at the end.
+
+`CLEW_TEST_POSTGRES_URL` names another server instead; its role must be allowed to create roles and databases. Tests
+never skip because there is no server: they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clew.testing.postgres import Databases, Server, TestDatabase
+
+_ROOM = 1 << 30
+
+
+def _fast_disk() -> Path | None:
+    """Memory, if there is enough of it for a server's files: tests need real fsync calls, not a real disk."""
+    shared = Path("/dev/shm")
+    usable = shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > _ROOM
+    return shared if usable else None
+
+
+@pytest.fixture(scope="session")
+def postgres_databases() -> Iterator[Databases]:
+    """One server per test process (under pytest-xdist, one per worker: it starts in less than a second)."""
+    url = os.environ.get("CLEW_TEST_POSTGRES_URL")
+    if url:
+        databases = Databases(url)
+        yield databases
+        databases.close()
+        return
+    with Server.start(_fast_disk()) as server:
+        yield Databases(server.url())
+
+
+@pytest.fixture
+def postgres(postgres_databases: Databases) -> Iterator[TestDatabase]:
+    """A database of this test's own, migrated by its owner; `.url` connects the application role."""
+    made = postgres_databases.make()
+    yield made
+    postgres_databases.drop(made.name)
+
+
+@pytest.fixture
+def empty_postgres(postgres_databases: Databases) -> Iterator[TestDatabase]:
+    """A database that holds no schema yet."""
+    made = postgres_databases.make(empty=True)
+    yield made
+    postgres_databases.drop(made.name)
+
+
+@pytest.fixture
+def postgres_server() -> Iterator[Server]:
+    """A server of this test's own, to be crashed and restarted."""
+    with Server.start(_fast_disk()) as server:
+        yield server
