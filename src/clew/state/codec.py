@@ -6,7 +6,7 @@ with a tag; its payload is bytes, or *encoded*: one array, written by these same
 
 | tag | type | payload |
 |--:|---|---|
-| 1 | int over 64 bits | big-endian two's complement, the shortest |
+| 1 | int over 64 bits | big-endian two's complement in ⌊bit length / 8⌋ + 1 bytes |
 | 2 | str with lone surrogates | UTF-8, each surrogate as three bytes |
 | 3 | bytearray | the bytes |
 | 4 | tuple | encoded: the items |
@@ -112,19 +112,14 @@ def encode(value: object, *, path: str = "", spill: Spill | None = None) -> byte
 
 def _too_large(value: object, path: str, size: int) -> TooLarge:
     """Name the innermost part that is too large by itself."""
-    while True:
-        items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
-        for key, item in items:
-            try:
-                encode(item)
-            except TooLarge:
-                path += step(key) if type(value) is dict else f"[{key}]"
-                value = item
-                break
-            except Unserialisable:
-                continue
-        else:
-            break
+    items = value.items() if type(value) is dict else enumerate(value) if type(value) is list else ()
+    for key, item in items:
+        try:
+            encode(item, path=path + (step(key) if type(value) is dict else f"[{key}]"))
+        except TooLarge as error:
+            return error
+        except Unserialisable:
+            continue
     path = path.removeprefix(".")
     return TooLarge(
         f"{path or 'the value'} takes {size:,} bytes; at most {f.MAX_BYTES:,} go into one encoding",
@@ -158,28 +153,40 @@ IMMUTABLE: frozenset[type] = frozenset(
 
 def is_frozen(value: object) -> bool:
     """Whether this very object will always encode to the same bytes."""
-    cls = type(value)
-    if cls in IMMUTABLE or isinstance(value, enum.Enum):
-        return True
-    if cls is tuple or cls is frozenset:
-        return all(map(is_frozen, cast("tuple[object, ...]", value)))
-    if isinstance(value, PurePosixPath | PureWindowsPath):
-        return cls in REDUCE
-    if isinstance(value, tuple):
-        entry = registering.registry.meet(cls)
-        return entry is not None and entry.kind == "namedtuple" and all(map(is_frozen, value))
-    return False
+    waiting: list[object] = [value]
+    while waiting:
+        value = waiting.pop()
+        cls = type(value)
+        if cls in IMMUTABLE or isinstance(value, enum.Enum):
+            continue
+        if cls is tuple or cls is frozenset or _is_frozen_namedtuple(value):
+            waiting.extend(cast("tuple[object, ...]", value))
+        elif not (isinstance(value, PurePosixPath | PureWindowsPath) and cls in REDUCE):
+            return False
+    return True
+
+
+def _is_frozen_namedtuple(value: object) -> bool:
+    if not isinstance(value, tuple) or hasattr(value, "__dict__"):  # a __dict__ can change
+        return False
+    entry = registering.registry.meet(type(value))
+    return entry is not None and entry.kind == "namedtuple"
 
 
 # --- from parts that are encoded already -----------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def _encoded_key(key: str) -> bytes | None:
+def _key(key: str) -> bytes | None:
+    """A key's encoding; None for one that a plain dict cannot have."""
     try:
-        return packb(key)
+        return _short_key(key) if len(key) <= 64 else packb(key)
     except TypeError:
         return None
+
+
+@lru_cache(maxsize=4096)
+def _short_key(key: str) -> bytes:
+    return packb(key)
 
 
 def pack_list(parts: Sequence[bytes]) -> bytes:
@@ -191,7 +198,7 @@ def pack_dict(keys: Sequence[object], parts: Sequence[bytes]) -> bytes:
     """`encode(dict(zip(keys, values)))`, given the encodings of the values."""
     pieces: list[bytes] = []
     for key, part in zip(keys, parts, strict=True):
-        encoded = _encoded_key(key) if type(key) is str else None
+        encoded = _key(key) if type(key) is str else None
         if encoded is None:
             break
         pieces += (encoded, part)

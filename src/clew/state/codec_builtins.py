@@ -47,7 +47,7 @@ def _int(value: int) -> Reduced:
 def _build_int(payload: bytes) -> int:
     value = int.from_bytes(payload, "big", signed=True)
     if -(1 << 63) <= value < 1 << 64 or value.bit_length() // 8 + 1 != len(payload):
-        raise ValueError("an integer that is not written the shortest way")
+        raise ValueError("an integer that is not written the usual way")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 
 class UnknownType(UserWarning):
@@ -59,9 +59,6 @@ class Opaque:
 
     def __hash__(self) -> int:
         return hash((self._tag, self._payload))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("an Opaque value is not pickled")
 
     def __copy__(self) -> Opaque:
         return self
