@@ -52,7 +52,9 @@ def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
             raise BadInput(f"{url!r} names no file", hint='write "sqlite:///agent.db" or just "agent.db"')
         return SqliteEngine(path[1:] if not path.startswith("//") else path[1:], durability)
     if "://" in url:
-        raise BadInput(f"no database is known by the URL {url.split('://')[0]}://…", hint="sqlite:/// and postgresql:// are")
+        raise BadInput(
+            f"no database is known by the URL {url.split('://')[0]}://…", hint="sqlite:/// and postgresql:// are"
+        )
     if not url:
         raise BadInput("the name of a database cannot be empty", hint='for example clew.open("agent.db")')
     return SqliteEngine(url, durability)
@@ -72,7 +74,9 @@ class Database:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -182,5 +186,3 @@ def _read_cursor(cursor: str | None, order: Order) -> tuple[Any, ...] | None:
     if told != order or tuple(map(type, keyset)) != expected:
         raise BadInput(f"this cursor belongs to order={told!r}", hint="page on with the order that made it")
     return tuple(keyset)
-
-

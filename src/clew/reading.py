@@ -9,7 +9,8 @@ from clew import references
 from clew.errors import Corrupt, RefNotFound, ThreadNotFound
 from clew.model import Checkpoint, from_microseconds
 from clew.state.codec import decode
-from clew.state.layout import Reader, Tree
+from clew.state.layout import Tree
+from clew.state.reader import Reader
 from clew.state.seal import row_crc
 from clew.storage.port import Head, Row, Snapshot, Want
 
@@ -19,8 +20,8 @@ _NOTHING: dict[str, Any] = {}
 class Base(NamedTuple):
     """What a handle builds its next checkpoint on. `step` None: the branch is empty.
 
-    `lane` is the lane that the next commit continues (0: it opens one). `tree` is the shadow of the state; `loaded` tells
-    whether it knows the values or only where they lie.
+    `lane` is the lane that the next commit continues (0: it opens one). `tree` is the shadow of the state; `loaded`
+    tells whether it knows the values or only where they lie.
     """
 
     step: int | None
@@ -56,7 +57,9 @@ def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]
     )
 
 
-def reader(snapshot: Snapshot, thread: int, row: Row, seal: int, *, own: bool, open_blob: Callable[[str], bytes]) -> Reader:
+def reader(
+    snapshot: Snapshot, thread: int, row: Row, seal: int, *, own: bool, open_blob: Callable[[str], bytes]
+) -> Reader:
     """A reader that has been fed everything the row's state needs."""
     verified(row, seal)
     reading = Reader(row.manifest, row.lane, seal, own=own, open_blob=open_blob)
@@ -73,13 +76,11 @@ def reader(snapshot: Snapshot, thread: int, row: Row, seal: int, *, own: bool, o
             data = snapshot.blob(digest)
             if data is None:
                 raise Corrupt(f"the blob {digest[:12]}… of checkpoint {row.step} is missing")
-            reading.add_blob(digest, data)
+            reading.blobs[digest] = data
     return reading
 
 
-def find_row(
-    snapshot: Snapshot, thread_id: str, branch: str, ref: str | int | Checkpoint
-) -> tuple[int, Row]:
+def find_row(snapshot: Snapshot, thread_id: str, branch: str, ref: str | int | Checkpoint) -> tuple[int, Row]:
     """The thread's key and the row that a reference names, with its manifest."""
     reference = references.parse(ref)
     head = snapshot.head(thread_id, branch)
@@ -100,9 +101,7 @@ def find_row(
         step = _back(snapshot, head.thread, step, reference)
     row = snapshot.row(head.thread, step)
     if row is None:
-        raise RefNotFound(
-            f"thread {thread_id!r} has no step {step}", candidates=_near_steps(snapshot, head, step)
-        )
+        raise RefNotFound(f"thread {thread_id!r} has no step {step}", candidates=_near_steps(snapshot, head, step))
     return head.thread, row
 
 

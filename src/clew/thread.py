@@ -352,7 +352,9 @@ class Thread:
             )
         for key in state:
             if type(key) is not str:
-                raise BadInput(f"a state's keys are str; {key!r} is {type(key).__name__}", hint="nested dicts may have others")
+                raise BadInput(
+                    f"a state's keys are str; {key!r} is {type(key).__name__}", hint="nested dicts may have others"
+                )
 
     def _read_head(self) -> dict[str, Any]:
         state, base = self._load_head()
@@ -490,7 +492,9 @@ class Thread:
         stands = f"head is step {head.step}" if head is not None else "branch is empty"
         came = f"step {base.step}" if base.step is not None else "an empty branch"
         if base.step is None:
-            text = f"branch {self._branch!r} of {self._id!r} is not empty (its {stands}), and this handle has not read it"
+            text = (
+                f"branch {self._branch!r} of {self._id!r} is not empty (its {stands}), and this handle has not read it"
+            )
             hint = "call thread.state() first, change what it returns, and save that"
             return Conflict(text, base=None, head=head, hint=hint)
         text = f"branch {self._branch!r} of {self._id!r} has moved: the base is {came}, the {stands}"
@@ -532,7 +536,7 @@ def _own(head: Head, row: Row) -> bool:
 def _short_text(text: str | None, what: str) -> str | None:
     if text is None:
         return None
-    if not isinstance(text, str) or not text.isprintable() or len(text.encode()) > references.MAX_ID_BYTES:
+    if type(text) is not str or not text.isprintable() or len(text.encode()) > references.MAX_ID_BYTES:
         raise BadInput(f"a {what} is printable text of at most {references.MAX_ID_BYTES} bytes, not {text!r:.80}")
     return text
 

@@ -17,8 +17,9 @@ from pydantic import BaseModel
 
 from clew.errors import Corrupt
 from clew.state.draft import Draft, Extend
-from clew.state.layout import EMPTY, Reader, Tree
+from clew.state.layout import EMPTY, Tree
 from clew.state.pieces import fold, unpack
+from clew.state.reader import Reader
 from clew.testing import exactly_equal
 
 SEAL = 7
@@ -80,7 +81,7 @@ class Bench:
                 for row in self.rows[lane]:
                     reading.add(lane, row)
             for digest in needs.blobs:
-                reading.add_blob(digest, self.blobs[digest])
+                reading.blobs[digest] = self.blobs[digest]
         return reading
 
     def load(self, index: int, *, own: bool) -> dict[str, Any]:
@@ -264,7 +265,9 @@ def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.lists(children, max_size=6),
         st.dictionaries(keys, children, max_size=5),
-        st.builds(Agent, st.text(max_size=3), st.lists(children, max_size=4), st.dictionaries(keys, children, max_size=2)),
+        st.builds(
+            Agent, st.text(max_size=3), st.lists(children, max_size=4), st.dictionaries(keys, children, max_size=2)
+        ),
         st.builds(lambda item, count: [copy.deepcopy(item) for _ in range(count)], children, st.integers(5, 30)),
     )
 
@@ -333,7 +336,9 @@ def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None
     state = data.draw(states)
     bench.save(state)
     for _ in range(data.draw(st.integers(1, 14))):
-        action = data.draw(st.sampled_from(["mutate", "mutate", "mutate", "reload", "fork", "replace", "fold", "copy", "tell"]))
+        action = data.draw(
+            st.sampled_from(["mutate", "mutate", "mutate", "reload", "fork", "replace", "fold", "copy", "tell"])
+        )
         if action == "mutate":
             mutate(data, state)
             bench.save(state, refused=data.draw(st.booleans()))

@@ -98,7 +98,7 @@ class Draft:
     def tell_state(self, changes: dict[str, Any]) -> None:
         """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone."""
         root = self._tree.root
-        kids = root.kids if isinstance(root, DictNode) else root
+        kids: dict[Any, Any] = (root.kids or {}) if isinstance(root, DictNode) else root
         after = dict(kids)
         parts: dict[str, bytes] = {}
         for key, change in changes.items():

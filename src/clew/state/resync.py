@@ -56,11 +56,11 @@ def _by_bytes(old: ListNode, before: list[Any], span: range, new: list[Any], fou
     """Fill the gaps of `found` with old items of the same encoding (only those without references)."""
     taken = {source for source in found if source is not None}
     index: dict[bytes, int] = {}
-    for at in span:
-        if at not in taken and at not in old.with_refs:
-            data = encode_shadow(before[at])
+    for candidate in span:
+        if candidate not in taken and candidate not in old.with_refs:
+            data = encode_shadow(before[candidate])
             if data is not None:
-                index.setdefault(data, at)
+                index.setdefault(data, candidate)
     if not index:
         return
     for position, item in enumerate(new):

@@ -14,7 +14,7 @@ are equal, and different values. Where identity fails, types and values decide; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from operator import is_
 from typing import Any, NamedTuple
@@ -226,7 +226,7 @@ def _same_list_node(old: ListNode, value: Any) -> bool:
     )
 
 
-_COMPARE = {
+_COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     dict: _same_dict,
     list: _same_list,
     ObjectShadow: _same_object,
