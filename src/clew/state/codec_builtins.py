@@ -24,11 +24,11 @@ from clew.state import codec_format as f
 Reduced = tuple[int, Any]
 
 
-class NotStorable(Exception):  # noqa: N818 - not an error yet: the path is still to come
+class NotStorable(Exception):
     """A value of a known type that has no exact encoding; the text says why."""
 
 
-class Unknown(Exception):  # noqa: N818 - not an error: the value becomes Opaque
+class Unknown(Exception):
     """Well-formed bytes of something that cannot be built here; the text says why, the rest what it is."""
 
     def __init__(self, reason: str, *, type_name: str, version: int | None = None) -> None:

@@ -32,7 +32,7 @@ class Spill(Protocol):
         ...
 
 
-class NeedsTheSlowWay(Exception):  # noqa: N818 - not an error
+class NeedsTheSlowWay(Exception):
     """ormsgpack would refuse this value, or not write it exactly."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, overload
@@ -16,6 +17,7 @@ from clew.errors import BadInput
 
 Kind = Literal["dataclass", "model", "namedtuple", "enum", "plain", "custom"]
 Fields = dict[str, Any]
+_CWritten = types.BuiltinFunctionType  # the `__new__` of a type in C, also where that is a heap type
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[[Any], Any])
 
@@ -60,7 +62,7 @@ def builtin_base(cls: type) -> type | None:
     """The base written in C that `cls` keeps content in (`dict`, `threading.local`, …), if any."""
     heap_type = 1 << 9
     for base in cls.__mro__:
-        if base is not object and not base.__flags__ & heap_type:
+        if base is not object and (not base.__flags__ & heap_type or type(vars(base).get("__new__")) is _CWritten):
             return base
     return None
 
