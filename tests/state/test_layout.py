@@ -7,6 +7,7 @@ these tests hold the pure layer alone to its promises.
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from clew.errors import Corrupt
+from clew.state import registry as registering
 from clew.state.draft import Draft, Extend
 from clew.state.layout import EMPTY, Tree
 from clew.state.pieces import fold, unpack
 from clew.state.reader import Reader
+from clew.state.values import Opaque, UnknownType
 from clew.testing import exactly_equal
 
 SEAL = 7
@@ -240,6 +243,27 @@ def test_a_missing_run_is_corrupt_not_short() -> None:
     del bench.rows[1][5]
     with pytest.raises(Corrupt, match="payload is missing"):
         bench.reader(9).state()
+
+
+def test_an_unknown_object_keeps_what_its_references_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without the class reads, saves elsewhere in a new lane, and one with the class reads that."""
+    bench = Bench()
+    state: dict[str, Any] = {"agent": Agent("scout", [])}
+    for number in range(12):
+        grow_dataclass(state, message(number))
+        bench.save(state)
+    known = registering.registry
+    monkeypatch.setattr(registering, "registry", registering.Registry())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownType)
+        stranger = bench.load(5, own=False)
+    assert isinstance(stranger["agent"], Opaque)
+    stranger["note"] = "seen by a stranger"
+    bench.save(stranger)
+    bench.save({**stranger, "note": "again"})
+    monkeypatch.setattr(registering, "registry", known)
+    read = bench.reader(len(bench.kept) - 1).state()
+    assert exactly_equal(read, {**bench.kept[5].state, "note": "again"})
 
 
 # -- any history

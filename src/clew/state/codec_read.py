@@ -87,15 +87,17 @@ def _read(tag: int, payload: bytes) -> Any:
 class _Reader:
     """One decoding: how deep it is, and what went wrong in it."""
 
-    __slots__ = ("depth", "error", "foreign", "resolve")
+    __slots__ = ("depth", "error", "followed", "foreign", "resolve")
 
     def __init__(self, resolve: Resolve | None) -> None:
         self.resolve = resolve
         self.depth = 0
+        self.followed = 0
         self.error: Exception | None = None
         self.foreign: BaseException | None = None
 
     def hook(self, tag: int, payload: bytes) -> Any:
+        followed, parts = self.followed, list[Any]()
         try:
             leaf = _LEAVES.get(tag)
             if leaf is not None:
@@ -108,6 +110,9 @@ class _Reader:
                 return build_object(tag, parts, registering.registry) if build is None else build(parts)
             return self._opaque(tag, payload, Unknown("no meaning is known for this tag", type_name=f"extension {tag}"))
         except Unknown as unknown:
+            if self.followed != followed:
+                # References hold only where they stand: what is kept for another place must contain what they name.
+                payload = _encoded(parts)
             return self._opaque(tag, payload, unknown)
         except Exception as error:
             if self.error is None:
@@ -136,11 +141,18 @@ class _Reader:
     def _reference(self, tag: int, payload: bytes) -> Any:
         if self.resolve is None:
             raise ValueError(f"a reference (tag {tag}) where none can be followed")
+        self.followed += 1
         try:
             return self.resolve(tag, payload)
         except BaseException as error:
             self.foreign = error
             raise
+
+
+def _encoded(parts: list[Any]) -> bytes:
+    from clew.state.codec import encode  # it is built upon this module
+
+    return encode(parts)
 
 
 def _warn() -> None:
