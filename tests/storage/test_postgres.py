@@ -1,0 +1,320 @@
+"""PostgreSQL: opening, migrations, row-level security, and what errors say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from postgres_steps import nonces, step
+
+from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
+from clew.storage.postgres import PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres_schema import newest
+from clew.testing.postgres import Databases, Server, TestDatabase
+
+TABLES = {"thread", "ref", "checkpoint", "payload", "chunk", "blob", "blob_use", "owner"}
+UNCONFINED = {"meta", "tenant"}  # one number; and names that no application role may read
+
+
+@pytest.fixture
+def engine(postgres: TestDatabase) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine(postgres.url)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def storage(engine: PostgresEngine) -> PostgresStorage:
+    return engine.tenant("acme")
+
+
+def ask(url: str, query: str, *setup: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in setup:
+            connection.execute(statement.encode())
+        return connection.execute(query.encode()).fetchall()
+
+
+class TestOpening:
+    def test_an_owner_sets_up_an_empty_database_by_opening_it(self, empty_postgres: TestDatabase) -> None:
+        engine = PostgresEngine(empty_postgres.owner_url)
+        assert engine.tenant("acme").commit(step()).step == 1
+        engine.close()
+        assert ask(empty_postgres.owner_url, "SELECT format FROM clew.meta") == [(newest(),)]
+
+    def test_migrating_again_does_nothing(self, empty_postgres: TestDatabase) -> None:
+        assert migrate(empty_postgres.owner_url) == newest()
+        assert migrate(empty_postgres.owner_url) == 0
+
+    def test_racing_processes_migrate_once(self, empty_postgres: TestDatabase) -> None:
+        with ThreadPoolExecutor(6) as pool:
+            ran = list(pool.map(lambda _: migrate(empty_postgres.owner_url), range(6)))
+        assert sum(ran) == newest()
+        assert ask(empty_postgres.owner_url, "SELECT count(*) FROM clew.meta") == [(1,)]
+
+    def test_a_role_that_may_not_migrate_is_told_who_must(self, empty_postgres: TestDatabase) -> None:
+        with pytest.raises(StorageError, match="clew migrate") as caught:
+            PostgresEngine(empty_postgres.url)
+        assert empty_postgres.databases.application in str(caught.value)
+        assert not caught.value.retryable
+
+    def test_a_role_without_grants_is_told_which(self, empty_postgres: TestDatabase) -> None:
+        migrate(empty_postgres.owner_url)
+        with pytest.raises(StorageError, match=r"clew\.grant_to"):
+            PostgresEngine(empty_postgres.url)
+
+    def test_an_outdated_schema_is_refused_to_who_may_not_migrate(self, postgres: TestDatabase) -> None:
+        ask(postgres.owner_url, "SELECT 1", "UPDATE clew.meta SET format = 0")
+        with pytest.raises(StorageError, match="clew migrate"):
+            PostgresEngine(postgres.url)
+
+    def test_a_newer_format_is_refused(self, postgres: TestDatabase) -> None:
+        ask(postgres.owner_url, "SELECT 1", f"UPDATE clew.meta SET format = {newest() + 1}")
+        for url in (postgres.url, postgres.owner_url):
+            with pytest.raises(FormatTooNew):
+                PostgresEngine(url)
+
+    def test_a_schema_of_somebody_else_is_left_alone(self, empty_postgres: TestDatabase) -> None:
+        ask(empty_postgres.owner_url, "SELECT 1", "CREATE SCHEMA clew", "CREATE TABLE clew.theirs (a int)")
+        with pytest.raises(NotADatabase):
+            PostgresEngine(empty_postgres.owner_url)
+
+    def test_the_application_role_owns_nothing_and_bypasses_nothing(self, postgres: TestDatabase) -> None:
+        query = """
+            SELECT rolsuper, rolbypassrls,
+                   EXISTS (SELECT FROM pg_class WHERE relowner = r.oid)
+                       OR EXISTS (SELECT FROM pg_proc WHERE proowner = r.oid)
+            FROM pg_roles r WHERE rolname = current_user"""
+        assert ask(postgres.url, query) == [(False, False, False)]
+
+
+class TestTenants:
+    def test_every_table_is_confined_and_begins_its_keys_with_the_tenant(self, postgres: TestDatabase) -> None:
+        query = """
+            SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity,
+                   (SELECT bool_and(a.attname = 'tenant') FROM pg_index i
+                    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
+                    WHERE i.indrelid = c.oid AND i.indisunique)
+            FROM pg_class c WHERE c.relnamespace = 'clew'::regnamespace AND c.relkind = 'r'"""
+        found = {name: (confined, first) for name, confined, first in ask(postgres.url, query)}
+        assert set(found) == TABLES | UNCONFINED
+        assert {name for name in found if found[name] == (True, True)} == TABLES
+
+    def test_raw_sql_sees_only_the_tenant_that_is_set(self, postgres: TestDatabase, engine: PostgresEngine) -> None:
+        ours, theirs = engine.tenant("acme"), engine.tenant("rival")
+        for storage in (ours, theirs):
+            storage.commit(step(blobs=[("digest", b"blob")]))
+            storage.acquire("t", "main")
+        for table in TABLES - {"chunk"}:
+            count = f"SELECT count(*), coalesce(min(tenant), 0), coalesce(max(tenant), 0) FROM clew.{table}"
+            assert ask(postgres.url, count) == [(0, 0, 0)]
+            for storage in (ours, theirs):
+                number = storage._tenant
+                assert ask(postgres.url, count, f"SET clew.tenant = {number}") == [(1, number, number)]
+                assert ask(postgres.owner_url, count, f"SET clew.tenant = {number}") == [(1, number, number)]
+
+    def test_raw_sql_cannot_write_for_another_tenant(self, postgres: TestDatabase, engine: PostgresEngine) -> None:
+        ours, theirs = engine.tenant("acme")._tenant, engine.tenant("rival")._tenant
+        insert = f"INSERT INTO clew.thread (tenant, id, created, updated) VALUES ({theirs}, 'x', 1, 1)"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            ask(postgres.url, "SELECT 1", f"SET clew.tenant = {ours}", insert)
+
+    def test_names_of_tenants_cannot_be_read(self, postgres: TestDatabase, engine: PostgresEngine) -> None:
+        engine.tenant("acme")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            ask(postgres.url, "SELECT * FROM clew.tenant")
+
+    def test_a_tenant_keeps_its_number(self, engine: PostgresEngine) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            numbers = {pool.submit(engine.tenant, "new").result()._tenant for _ in range(8)}
+        assert len(numbers) == 1
+        assert engine.tenant("other")._tenant not in numbers
+
+
+class TestErrors:
+    def test_no_password_is_ever_shown(self, postgres: TestDatabase) -> None:
+        secret = "hunter2s3cret"
+        host = psycopg.conninfo.conninfo_to_dict(postgres.url)["host"]
+        for url in (
+            f"postgresql://nobody:{secret}@/none?host={host}",
+            f"postgresql://nobody:{secret}@127.0.0.1:1/none",
+            f"postgresql://nobody:x@{secret}@127.0.0.1/none",
+            f"postgresql://nobody:{secret}@127.0.0.1:port/none",
+            f"postgresql://nobody:{secret}%zz@127.0.0.1/none",
+        ):
+            with pytest.raises(ClewError) as caught:
+                PostgresEngine(url)
+            shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+            assert secret not in shown
+        user, place = postgres.url.removeprefix("postgresql://").split("@")
+        engine = PostgresEngine(f"postgresql://{user.split(':')[0]}:{secret}@{place}")
+        assert secret not in repr(engine) + engine.name
+        engine.close()
+
+    def test_without_fsync_only_relaxed_opens(self, postgres_server: Server) -> None:
+        database = Databases(postgres_server.url()).make()
+        postgres_server.halt()
+        postgres_server.run({"fsync": "off"})
+        with pytest.raises(StorageError, match="fsync"):
+            PostgresEngine(database.url)
+        PostgresEngine(database.url, "relaxed").close()
+
+    def test_text_that_cannot_be_stored_is_bad_input(self, storage: PostgresStorage) -> None:
+        for label in ("a\0b", "a\ud800"):
+            with pytest.raises(BadInput):
+                storage.commit(step(label=label))
+        assert nonces(storage) == []
+
+    def test_a_schema_that_is_gone_is_not_a_database(self, postgres: TestDatabase, storage: PostgresStorage) -> None:
+        ask(postgres.owner_url, "SELECT 1", "DROP SCHEMA clew CASCADE")
+        with pytest.raises(NotADatabase), storage.snapshot() as snapshot:
+            snapshot.find_thread("t")
+        with pytest.raises(NotADatabase):
+            storage.commit(step())
+
+    def test_a_broken_ref_is_corrupt(self, postgres: TestDatabase, storage: PostgresStorage) -> None:
+        first = storage.commit(step())
+        ask(postgres.url, "SELECT 1", f"SET clew.tenant = {storage._tenant}", "DELETE FROM clew.checkpoint")
+        with pytest.raises(Corrupt):
+            storage.commit(step(first))
+
+
+class TestUpkeep:
+    def test_space_is_reported_and_only_the_owner_gives_it_back(self, postgres: TestDatabase) -> None:
+        given_back = {}
+        for url in (postgres.url, postgres.owner_url):
+            engine = PostgresEngine(url)
+            storage = engine.tenant("acme")
+            head = None
+            for _ in range(20):
+                head = storage.commit(step(head, payload=os.urandom(100_000)))
+            with storage.snapshot() as snapshot:
+                usage = snapshot.usage()
+            assert usage.file_bytes > usage.payload_bytes == 2_000_000
+            assert storage.delete_thread("t")
+            given_back[url] = storage.shrink(1 << 40)
+            engine.close()
+        assert given_back[postgres.url] == 0
+        assert given_back[postgres.owner_url] > 1_000_000
+
+    def test_blobs_survive_a_collection_that_races_with_their_next_use(self, engine: PostgresEngine) -> None:
+        storage = engine.tenant("acme")
+        lost = 0
+        for turn in range(15):
+            blob = (f"digest{turn}", b"x" * 1000)
+            storage.commit(step(thread_id=f"old{turn}", blobs=[blob]))
+            with ThreadPoolExecutor(2) as pool:
+                drop = pool.submit(storage.forget_blobs, f"old{turn}", set(), {blob[0]})
+                keep = pool.submit(storage.commit, step(thread_id=f"new{turn}", blobs=[blob]))
+                drop.result(), keep.result()
+            with storage.snapshot() as snapshot:
+                lost += snapshot.blob(blob[0]) is None
+        assert lost == 0
+
+
+class TestLeases:
+    def test_time_is_the_servers(self, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+        holder, other = PostgresEngine(postgres.url), PostgresEngine(postgres.url)
+        lease = holder.tenant("acme").acquire("t", "main")
+        for wrong in (0.0, 4e9):
+            monkeypatch.setattr("time.time", lambda wrong=wrong: wrong)
+            monkeypatch.setattr("time.time_ns", lambda wrong=wrong: int(wrong * 1e9))
+            with pytest.raises(Busy):
+                other.tenant("acme").commit(step())
+            assert holder.tenant("acme").check_lease(lease)
+        ask(postgres.url, "SELECT 1", "SET clew.tenant = 1", "UPDATE clew.owner SET expires = clew.now() - 1")
+        taken = other.tenant("acme").acquire("t", "main")
+        assert taken.epoch == lease.epoch + 1
+        with pytest.raises(Fenced):
+            holder.tenant("acme").commit(step(epoch=lease.epoch))
+        holder.close()
+        other.close()
+
+    def test_an_owner_that_was_killed_is_replaced_at_once(
+        self, postgres: TestDatabase, storage: PostgresStorage
+    ) -> None:
+        script = """
+            import sys, os, signal
+            from clew.storage.postgres import PostgresEngine
+            PostgresEngine(sys.argv[1], expiry=3600).tenant("acme").acquire("t", "main")
+            os.kill(os.getpid(), signal.SIGKILL)"""
+        done = run_python(script, postgres.url)
+        assert done.returncode == -9, done.stderr
+        assert storage.commit(step()).step == 1
+
+
+def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, timeout=60)
+
+
+class TestProcesses:
+    def test_two_processes_append_to_one_thread(self, postgres: TestDatabase, storage: PostgresStorage) -> None:
+        script = """
+            import sys
+            from clew.errors import Conflict
+            from clew.storage.port import Committed
+            from clew.storage.postgres import PostgresEngine
+            from postgres_steps import step
+            storage = PostgresEngine(sys.argv[1], "relaxed").tenant("acme")
+            for _ in range(25):
+                while True:
+                    with storage.snapshot() as snapshot:
+                        head = snapshot.head("t", "main")
+                    ref = head.ref if head else None
+                    base = Committed(0, ref.step, ref.lane, 0, False) if ref else None
+                    attempt = step(base)
+                    try:
+                        storage.commit(attempt)
+                    except Conflict:
+                        continue
+                    print(attempt.payload.hex())
+                    break"""
+        with ThreadPoolExecutor(2) as pool:
+            done = list(pool.map(lambda _: run_python(script, postgres.url), range(2)))
+        assert [one.returncode for one in done] == [0, 0], done[0].stderr + done[1].stderr
+        acknowledged = [bytes.fromhex(line) for one in done for line in one.stdout.split()]
+        assert len(acknowledged) == 50
+        stored = nonces(storage)
+        assert sorted(stored) == sorted(acknowledged)
+
+    def test_parent_and_child_go_on_after_a_fork(self, postgres: TestDatabase, storage: PostgresStorage) -> None:
+        script = """
+            import os, sys
+            from clew.errors import Busy, Fenced
+            from clew.storage.postgres import PostgresEngine
+            from postgres_steps import step
+            engine = PostgresEngine(sys.argv[1])
+            storage = engine.tenant("acme")
+            head = storage.commit(step())
+            lease = storage.acquire("leased", "main")
+            child = os.fork()
+            if child == 0:
+                for refused, epoch in ((Fenced, lease.epoch), (Busy, None)):
+                    try:
+                        storage.commit(step(thread_id="leased", epoch=epoch))
+                    except refused:
+                        continue
+                    os._exit(3)
+                assert not storage.check_lease(lease)
+                head = storage.commit(step(head))
+                engine.close()
+                sys.exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            with storage.snapshot() as snapshot:
+                assert snapshot.head("t", "main").ref.step == 2
+            assert storage.check_lease(lease)
+            storage.commit(step(thread_id="leased", epoch=lease.epoch))
+            storage.commit(step(head._replace(step=2)))
+            engine.close()"""
+        done = run_python(script, postgres.url)
+        assert done.returncode == 0, done.stderr
+        assert len(nonces(storage)) == 3
