@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from clew import references
 from clew.errors import BadInput, ThreadNotFound
-from clew.model import Durability, Page, ThreadInfo, Usage, from_microseconds
+from clew.model import Durability, Page, Pruned, ThreadInfo, Usage, from_microseconds
+from clew.retention import prune
 from clew.state.codec import decode
 from clew.storage.port import Listed, Storage
-from clew.thread import Thread
+from clew.thread import Memory, Thread
 
 Order = Literal["updated", "created", "id"]
-_PAGE = 100
+PAGE = 100
 
 
 def open(  # noqa: A001 - `clew.open` is the name people guess
@@ -100,12 +102,16 @@ class Database:
         """A handle on a thread. It need not exist: the first save makes it."""
         return Thread(self._storage, self._tenant, id, branch)
 
+    def thread_with_memory(self, thread_id: str, branch: str, memory: Memory) -> Thread:
+        """A handle that remembers in a place of the caller's: for those who share handles in their own way."""
+        return Thread(self._storage, self._tenant, thread_id, branch, memory)
+
     def threads(
         self,
         *,
         where: Mapping[str, Any] | None = None,
         order: Order = "updated",
-        limit: int = _PAGE,
+        limit: int = PAGE,
         cursor: str | None = None,
     ) -> Page[ThreadInfo]:
         """A page of threads, the last changed first. `where` compares metadata of each thread's newest checkpoint.
@@ -139,6 +145,37 @@ class Database:
         """How much is stored."""
         with self._storage.snapshot() as snapshot:
             return snapshot.usage()
+
+    def prune(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: timedelta | None = None,
+        threads: Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Delete old checkpoints, and the payload that only they needed.
+
+        `keep_last` keeps that many on each branch, `older_than` all that are younger; with both, a checkpoint goes only if
+        both let it. Heads, branches and tags always stay. Works in small transactions beside live writers; `dry_run` tells
+        what would go, in bytes.
+
+        >>> import clew
+        >>> db = clew.open("memory:")
+        >>> thread = db.thread("t")
+        >>> for number in range(10):
+        ...     _ = thread.save({"number": number})
+        >>> db.prune(keep_last=3).checkpoints
+        7
+        """
+        return prune(
+            self._storage,
+            self._tenant,
+            keep_last=keep_last,
+            older_than=older_than,
+            threads=threads,
+            dry_run=dry_run,
+        )
 
     def delete(self, thread: str | Thread) -> None:
         """Erase a thread: checkpoints, payload, branches, tags. `Busy` while somebody holds a lease on it."""

@@ -32,8 +32,15 @@ def new_id() -> str:
     return os.urandom(8).hex().translate(_LETTERS)
 
 
-class _Memory:
-    """What a handle last read or wrote, kept apart for each thread of execution that uses the handle.
+class Memory:
+    """What a handle last read or wrote, and the lease it holds."""
+
+    base: Base | None = None
+    lease: Lease | None = None
+
+
+class SharedMemory(Memory):
+    """The same, kept apart for each thread of execution that uses the handle.
 
     Two that share it must not take each other's checkpoints for their own base. One that has read nothing yet builds on
     what the first one, the handle's home, has read.
@@ -45,7 +52,7 @@ class _Memory:
         self._shared: Base | None = None
 
     @property
-    def base(self) -> Base | None:
+    def base(self) -> Base | None:  # type: ignore[override]
         return getattr(self._local, "base", self._shared)
 
     @base.setter
@@ -58,7 +65,7 @@ class _Memory:
         self._local.base = base
 
     @property
-    def lease(self) -> Lease | None:
+    def lease(self) -> Lease | None:  # type: ignore[override]
         return getattr(self._local, "lease", None)
 
     @lease.setter
@@ -78,13 +85,15 @@ class Thread:
     {'city': 'Tokyo'}
     """
 
-    def __init__(self, storage: Storage, tenant: str, thread_id: str, branch: str = "main") -> None:
+    def __init__(
+        self, storage: Storage, tenant: str, thread_id: str, branch: str = "main", memory: Memory | None = None
+    ) -> None:
         self._storage = storage
         self._tenant = tenant
         self._id = references.check_thread_id(thread_id)
         self._branch = references.check_name(branch)
         self._seal = seal_of(tenant, thread_id)
-        self._memory = _Memory()
+        self._memory = memory or SharedMemory()
 
     def __repr__(self) -> str:
         return f"Thread({self._id!r}, branch={self._branch!r})"
@@ -97,6 +106,11 @@ class Thread:
     def branch(self) -> str:
         """The branch that this handle reads and writes."""
         return self._branch
+
+    @property
+    def memory(self) -> Memory:
+        """What this handle builds its next checkpoint on, and the lease it holds."""
+        return self._memory
 
     # -- reading
 

@@ -247,11 +247,11 @@ class Draft:
             return self._ref(tag, old.place), old
         data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
         place = old.place if old is not None else Place(())
-        kept = plan_text(old.value, value) if old is not None and old.ref is None else None
-        if kept is None:
-            if old is None and len(data) > SPILL_OVER:
-                ref = self.leaf(encode(value, path=path))
-                return ref, TextNode(value, Place(()), tag, ref)
+        kept = plan_text(old.value, value) if old is not None else None
+        if kept is None and len(data) > SPILL_OVER:
+            ref = self.leaf(encode(value, path=path))
+            return ref, TextNode(value, Place(()), tag, ref)
+        if kept is None or (old is not None and old.ref is not None):
             run, place = self._append_bytes(place, data)
             place = place._replace(runs=(run,))
         else:

@@ -154,6 +154,9 @@ class RelationalSnapshot:
         found = self._run("blob", digest=digest)
         return found[0][0] if found else None
 
+    def blob_sizes(self, thread: int) -> list[tuple[str, int]]:
+        return [(digest, size) for digest, size in self._run("blob_sizes", thread=thread)]
+
     def threads(self, *, order: str, after: tuple[Any, ...] | None, limit: int) -> list[Listed]:
         if order == "id":
             found = self._run("threads_id", after=after[0] if after else "", limit=limit)
@@ -441,11 +444,13 @@ class Relational(ABC):
             self._store(run, thread, chunks)
         return True
 
-    def forget_blobs(self, thread_id: str, live: set[str], known: set[str]) -> int:
-        digests = sorted(known - live)
+    def forget_blobs(self, thread_id: str, live: set[str], last: int) -> int:
         with self._writing(thread_id) as run:
-            found = run("thread", thread_id=thread_id)
-            if not found or not digests:
+            found = run("thread_counters", thread_id=thread_id)
+            if not found or found[0][1] != last:
+                return 0
+            digests = sorted(row[0] for row in run("blob_sizes", thread=found[0][0]) if row[0] not in live)
+            if not digests:
                 return 0
             dropped = [row[0] for row in run("drop_blob_uses", thread=found[0][0], digests=digests)]
             freed = run("drop_unused_blobs", blobs=dropped) if dropped else []

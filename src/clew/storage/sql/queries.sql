@@ -99,6 +99,10 @@ SELECT key, lane, data FROM chunk WHERE tenant = :tenant AND thread = :thread AN
 -- name: blob
 SELECT data FROM blob WHERE tenant = :tenant AND digest = :digest
 
+-- name: blob_sizes
+SELECT b.digest, octet_length(b.data) FROM blob_use u JOIN blob b ON b.tenant = u.tenant AND b.blob = u.blob
+WHERE u.tenant = :tenant AND u.thread = :thread
+
 -- part: listed_columns
 SELECT t.thread, t.id, t.created, t.updated, t.step,
     (SELECT count(*) FROM ref r WHERE r.tenant = t.tenant AND r.thread = t.thread AND r.kind = 'branch'),

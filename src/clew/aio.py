@@ -1,0 +1,290 @@
+"""The same API, awaitable: `async with clew.aio.open("agent.db") as db: await db.thread("t").save(state)`.
+
+One implementation serves both. Each call is one hop onto threads of Clew's own; an await that is cancelled waits until
+the outcome of its commit is known, and is cancelled then. A handle keeps what it has read apart for each task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from clew import database, model, thread
+from clew.database import Order
+from clew.model import Durability, Page, Pruned, ThreadInfo, Usage
+from clew.state.diff import Diff
+from clew.storage.port import Lease
+from clew.thread import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_THREADS = 8
+
+
+class _Hop:
+    """Runs calls on threads of our own, never on the event loop's default executor."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="clew")
+
+    async def __call__(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        outcome = asyncio.get_running_loop().run_in_executor(self._executor, partial(call, *args, **kwargs))
+        try:
+            return await asyncio.shield(outcome)
+        except asyncio.CancelledError:
+            while not outcome.done():
+                try:
+                    await asyncio.wait([outcome])
+                except asyncio.CancelledError:
+                    continue
+            if not outcome.cancelled():
+                outcome.exception()  # looked at, so that nobody is warned of it
+            raise
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(model.Checkpoint):
+    """A checkpoint whose `state()` is awaited."""
+
+    _hop: _Hop | None = None
+
+    async def state(self) -> dict[str, Any]:  # type: ignore[override]
+        """The state at this checkpoint: fresh containers, yours to change."""
+        assert self._hop is not None
+        return await self._hop(model.Checkpoint.state, self)
+
+
+def _awaitable(checkpoint: model.Checkpoint, hop: _Hop) -> Checkpoint:
+    values = {field.name: getattr(checkpoint, field.name) for field in fields(model.Checkpoint)}
+    return Checkpoint(**values, _hop=hop)
+
+
+def open(  # noqa: A001 - `clew.aio.open` is the name people guess
+    url: str, *, tenant: str = "default", durability: Literal["strict", "relaxed"] = "strict"
+) -> Database:
+    """Open a database, as `clew.open` does. This does not await anything: use it anywhere, then `async with` it."""
+    return Database(database.open(url, tenant=tenant, durability=durability), _Hop())
+
+
+class Database:
+    """`clew.Database`, awaitable."""
+
+    def __init__(self, sync: database.Database, hop: _Hop) -> None:
+        self._sync = sync
+        self._hop = hop
+
+    def __repr__(self) -> str:
+        return f"aio.{self._sync!r}"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._hop(self._sync.close)
+        self._hop.close()
+
+    @property
+    def durability(self) -> Durability:
+        return self._sync.durability
+
+    @property
+    def tenant_name(self) -> str:
+        return self._sync.tenant_name
+
+    def tenant(self, name: str) -> Database:
+        return Database(self._sync.tenant(name), self._hop)
+
+    def thread(self, id: str, *, branch: str = "main") -> Thread:  # noqa: A002 - the word of the design
+        return Thread(self._sync, self._hop, id, branch)
+
+    async def threads(
+        self,
+        *,
+        where: Mapping[str, Any] | None = None,
+        order: Order = "updated",
+        limit: int = database.PAGE,
+        cursor: str | None = None,
+    ) -> Page[ThreadInfo]:
+        return await self._hop(self._sync.threads, where=where, order=order, limit=limit, cursor=cursor)
+
+    async def usage(self) -> Usage:
+        return await self._hop(self._sync.usage)
+
+    async def prune(
+        self,
+        *,
+        keep_last: int | None = None,
+        older_than: timedelta | None = None,
+        threads: Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> Pruned:
+        return await self._hop(
+            self._sync.prune, keep_last=keep_last, older_than=older_than, threads=threads, dry_run=dry_run
+        )
+
+    async def delete(self, thread: str | Thread) -> None:
+        await self._hop(self._sync.delete, thread if isinstance(thread, str) else thread.id)
+
+
+class Thread:
+    """`clew.Thread`, awaitable. Properties are awaited too: `await thread.head`."""
+
+    def __init__(self, sync: database.Database, hop: _Hop, thread_id: str, branch: str) -> None:
+        self._database = sync
+        self._hop = hop
+        self._name = (thread_id, branch)
+        self._handles: WeakKeyDictionary[asyncio.Task[Any], thread.Thread] = WeakKeyDictionary()
+        self._home = self._handle_with(Memory())
+
+    def _handle_with(self, memory: Memory) -> thread.Thread:
+        return self._database.thread_with_memory(*self._name, memory)
+
+    @property
+    def _handle(self) -> thread.Thread:
+        """This task's own handle. The first task's is the home: the others start from what that has read."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        handle = self._handles.get(task)
+        if handle is None:
+            if not self._handles:
+                handle = self._home
+            else:
+                memory = Memory()
+                memory.base = self._home.memory.base
+                handle = self._handle_with(memory)
+            self._handles[task] = handle
+        return handle
+
+    def __repr__(self) -> str:
+        return f"aio.{self._home!r}"
+
+    @property
+    def id(self) -> str:
+        return self._name[0]
+
+    @property
+    def branch(self) -> str:
+        return self._name[1]
+
+    @property
+    def head(self) -> Awaitable[Checkpoint | None]:
+        return self._head()
+
+    async def _head(self) -> Checkpoint | None:
+        head = await self._hop(lambda: self._home.head)
+        return None if head is None else _awaitable(head, self._hop)
+
+    @property
+    def branches(self) -> Awaitable[dict[str, int | None]]:
+        return self._hop(lambda: self._home.branches)
+
+    @property
+    def tags(self) -> Awaitable[dict[str, int | None]]:
+        return self._hop(lambda: self._home.tags)
+
+    async def state(self, ref: thread.Ref = "head") -> dict[str, Any]:
+        return await self._hop(self._handle.state, ref)
+
+    async def checkpoint(self, ref: thread.Ref = "head") -> Checkpoint:
+        return _awaitable(await self._hop(self._home.checkpoint, ref), self._hop)
+
+    async def history(self, *, limit: int | None = None, before: thread.Ref | None = None) -> list[Checkpoint]:
+        found = await self._hop(self._home.history, limit=limit, before=before)
+        return [_awaitable(checkpoint, self._hop) for checkpoint in found]
+
+    async def diff(self, a: thread.Ref, b: thread.Ref = "head") -> Diff:
+        return await self._hop(self._home.diff, a, b)
+
+    async def save(
+        self,
+        state: dict[str, Any],
+        *,
+        label: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent: thread.Ref | None = None,
+        key: str | None = None,
+    ) -> Checkpoint:
+        saved = await self._hop(self._handle.save, state, label=label, metadata=metadata, parent=parent, key=key)
+        return _awaitable(saved, self._hop)
+
+    async def update(
+        self,
+        changes: Mapping[str, Any],
+        *,
+        label: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent: thread.Ref | None = None,
+        key: str | None = None,
+    ) -> Checkpoint:
+        saved = await self._hop(self._handle.update, changes, label=label, metadata=metadata, parent=parent, key=key)
+        return _awaitable(saved, self._hop)
+
+    @asynccontextmanager
+    async def edit(self, label: str | None = None, *, wait: float = 10.0) -> AsyncIterator[dict[str, Any]]:
+        block = self._handle.edit(label, wait=wait)
+        async with _entered(block, self._hop) as state:
+            yield state
+
+    @asynccontextmanager
+    async def lease(self, *, wait: float = 0.0) -> AsyncIterator[Lease]:
+        async with _entered(self._handle.lease(wait=wait), self._hop) as lease:
+            yield lease
+
+    async def fork(self, ref: thread.Ref = "head", *, branch: str, update: Mapping[str, Any] | None = None) -> Thread:
+        await self._hop(self._home.fork, ref, branch=branch, update=update)
+        return Thread(self._database, self._hop, self.id, branch)
+
+    async def copy(self, ref: thread.Ref = "head", *, to: str) -> Thread:
+        await self._hop(self._home.copy, ref, to=to)
+        return Thread(self._database, self._hop, to, "main")
+
+    async def rewind(self, ref: thread.Ref) -> Checkpoint:
+        return _awaitable(await self._hop(self._handle.rewind, ref), self._hop)
+
+    async def tag(self, name: str, ref: thread.Ref = "head") -> Checkpoint:
+        return _awaitable(await self._hop(self._home.tag, name, ref), self._hop)
+
+    async def delete_tag(self, name: str) -> None:
+        await self._hop(self._home.delete_tag, name)
+
+    async def delete_branch(self, name: str) -> None:
+        await self._hop(self._home.delete_branch, name)
+
+
+@asynccontextmanager
+async def _entered(block: Any, hop: _Hop) -> AsyncIterator[Any]:
+    """A blocking context manager, entered and left on threads of ours."""
+    entering = asyncio.ensure_future(hop(block.__enter__))
+    try:
+        value = await asyncio.shield(entering)
+    except asyncio.CancelledError as error:
+        # Cancelled while it was entered: leave it again, or the lease would stay.
+        await asyncio.wait([entering])
+        if not entering.cancelled() and entering.exception() is None:
+            await hop(block.__exit__, type(error), error, None)
+        raise
+    try:
+        yield value
+    except BaseException as error:
+        if not await hop(block.__exit__, type(error), error, error.__traceback__):
+            raise
+    else:
+        await hop(block.__exit__, None, None, None)
+
+
+__all__ = ["open", "Database", "Thread", "Checkpoint"]
