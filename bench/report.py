@@ -1,0 +1,90 @@
+"""The rows as tables: for a terminal, and for bench/RESULTS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.rows import Row
+
+TITLES = {
+    "space": "Bytes",
+    "saves": "The time of a save",
+    "growth": "Growth",
+    "latest": "Reading the latest state, cold",
+    "history": "Reading the history",
+    "prune": "Pruning beside writers",
+    "peers": "LangGraph's savers on the same states",
+}
+NOTES = {
+    "space": """\
+*Stored* is the database file after it was closed, on PostgreSQL all tables and indexes as they lie there, without a
+vacuum; both count what an empty database weighs. *Payload* is the encoded text of the messages alone, once: keys,
+roles, ids and class names count as overhead. The text is random printable ASCII, of which no compressor can save a
+quarter (first row). The names of fields around it do compress, and where that makes a chunk a quarter smaller, it is
+kept compressed with the text in it (LangChain's messages). The rows about prose have no target: they show what
+compression does.""",
+    "saves": """\
+One message of 1 KB more, in a list of about 100. The bare transaction writes two rows of the same sizes, encoded
+beforehand, with the same settings; the bare insert is prepared and has no row-level security.""",
+    "peers": """\
+A step of theirs is `put_writes` and `put`, as LangGraph's loop calls them; one of ours is `update` (told) or `save`
+(shadow). The target of each row is the peer's figure.""",
+}
+INTRODUCTION = """\
+Measured on {date} by `{command}`, in {minutes:.0f} minutes. This page is written by that command.
+
+Contenders take turns in one run, in alternating order, with the garbage collector off for all of them. A ratio is
+1 + the median of the paired differences / the median of the other; shown is the median over repetitions on fresh
+databases, and beside it their range. Times are p50 / p99."""
+_MARKS = {True: "yes", False: "**no**", None: "-"}
+
+
+def number(row: Row) -> str:
+    if row.figure is None:
+        return "-"
+    digits = 0 if row.figure >= 100 or row.unit == "" else 2
+    return f"{row.figure:,.{digits}f} {row.unit}".strip()
+
+
+def target(row: Row) -> str:
+    if row.target_text:
+        return row.target_text
+    return "-" if row.target is None else f"≤ {row.target:g} {row.unit}".strip()
+
+
+def table(rows: Sequence[Row]) -> str:
+    lines = ["| what | figure | target | met | p50 / p99, and what stands behind it |", "|---|--:|---|---|---|"]
+    for row in rows:
+        told = row.problem or row.detail
+        lines.append(f"| {row.what} | {number(row)} | {target(row)} | {_MARKS[row.met]} | {told} |")
+    return "\n".join(lines)
+
+
+def losses(rows: Sequence[Row]) -> str:
+    """Where a target is missed, a peer wins, or nothing could be measured."""
+    lost = [row for row in rows if row.met is False]
+    if not lost:
+        return "Every target is met, and no peer is ahead in any row."
+    lines = []
+    for row in lost:
+        told = row.problem or f"{number(row)}, {'the peer' if row.peer else 'target'} {target(row)}"
+        lines.append(f"- {row.what}: {told}")
+    return "\n".join(lines)
+
+
+def results(rows: Sequence[Row], machine: dict[str, str], command: str, date: str, seconds: float) -> str:
+    """The whole page."""
+    parts = [
+        "# What a step costs",
+        INTRODUCTION.format(date=date, command=command, minutes=seconds / 60),
+        "## The machine",
+        "\n".join(f"- {name}: {value}" for name, value in machine.items()),
+        "## Where we lose",
+        losses(rows),
+    ]
+    for bench in dict.fromkeys(row.bench for row in rows):
+        parts.append(f"## {TITLES[bench]}")
+        if bench in NOTES:
+            parts.append(NOTES[bench])
+        parts.append(table([row for row in rows if row.bench == bench]))
+    return "\n\n".join(parts) + "\n"
