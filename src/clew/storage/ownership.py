@@ -162,7 +162,8 @@ class Heartbeat:
             with self._condition:
                 # A lease per turn comes and goes: a few idle rounds are cheaper than a wake-up for each.
                 self._sleeping = idle >= _IDLE_BEATS
-                self._condition.wait(None if self._sleeping and not self._held else self._interval)
+                if not self._stopped:
+                    self._condition.wait(None if self._sleeping and not self._held else self._interval)
                 self._sleeping = False
                 if self._stopped:
                     return

@@ -63,6 +63,8 @@ class SqliteEngine:
         self.writer: apsw.Connection | None = None
         self._leaser: apsw.Connection | None = None
         self.execute: Execute = self._first_execute
+        self.read_only = False
+        """Whether this process may only read the file."""
         self._forget_self()
         with self.lock:
             self.open_writer()
@@ -82,12 +84,6 @@ class SqliteEngine:
                 found = execute(select, (name,)).fetchall()
         return SqliteStorage(self, found[0][0] if found else 0)
 
-    @property
-    def read_only(self) -> bool:
-        """Whether this process may only read the file."""
-        with self.lock:
-            return self.open_writer().readonly("main")
-
     # Connections.
 
     def open_writer(self) -> apsw.Connection:
@@ -98,13 +94,18 @@ class SqliteEngine:
                 self.writer = sqlite_file.open_writer(self.path, self.durability)
             except apsw.Error as error:
                 raise translate(error, self.path) from error
-            self.execute = self.writer.cursor().execute
+            self.read_only = self.writer.readonly("main")
+            # SQLite itself would refuse only the first changed row: not the commit that is a conflict or a replay.
+            self.execute = self._refuse if self.read_only else self.writer.cursor().execute
         return self.writer
 
     def _first_execute(self, *arguments: Any) -> Any:
         """Stands in for the writer's `execute` until there is a writer: after a fork, or a close."""
         self.open_writer()
         return self.execute(*arguments)
+
+    def _refuse(self, *_: Any) -> Any:
+        raise translate(apsw.ReadOnlyError(), self.path)
 
     def _take_reader(self) -> apsw.Connection:
         with self.gate:
@@ -153,7 +154,7 @@ class SqliteEngine:
             if leasing and self.durability == "strict":
                 connection = self._open_leaser()
             self.refuse_nesting(connection)
-            execute = connection.cursor().execute
+            execute = self._refuse if self.read_only else connection.cursor().execute
             try:
                 execute(begin)
                 yield execute

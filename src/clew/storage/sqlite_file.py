@@ -30,6 +30,8 @@ from clew.storage.statements import migrations
 APPLICATION_ID = 0x434C4557
 BUSY_SECONDS = 10.0
 WAL_PAGES = 2000
+SMALLEST = 512
+"""A file of fewer bytes is empty to SQLite, which would write over it."""
 MEMORY = ":memory:"
 _LEVELS: dict[Durability, tuple[str, int]] = {"strict": ("FULL", 2), "relaxed": ("NORMAL", 1), "volatile": ("OFF", 0)}
 
@@ -90,6 +92,8 @@ def _connect(path: str, flags: int) -> apsw.Connection:
             raise StorageError(f"{path}: there is no directory {str(parent)!r}", hint=f"create it: mkdir -p {parent}")
         if Path(path).is_dir():
             raise StorageError(f"{path} is a directory", hint="name a file in it")
+        if Path(path).is_file() and 0 < Path(path).stat().st_size < SMALLEST:
+            raise NotADatabase(f"{path} is not an SQLite database")
     connection = apsw.Connection(path, flags)
     connection.set_busy_handler(_patience())
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
