@@ -11,6 +11,8 @@
 from clew.database import Database, open  # noqa: A004 - `clew.open` is the name people guess
 from clew.model import Checkpoint, Page, Pruned, ThreadInfo, Usage
 from clew.references import thread_id
+from clew.state.diff import Diff, diff
+from clew.state.diff_json import as_json
 from clew.state.draft import Extend as extend  # noqa: N813 - reads as a verb where it is used
 from clew.state.registry import register, upcast
 from clew.state.values import Blob, ExceptionSummary, Opaque, UnknownType
@@ -22,8 +24,11 @@ __all__ = [
     "register",
     "upcast",
     "extend",
+    "diff",
+    "as_json",
     "Database",
     "Thread",
+    "Diff",
     "Checkpoint",
     "ThreadInfo",
     "Page",

@@ -1,0 +1,5 @@
+"""`python -m clew.cli` is `clew`."""
+
+from clew.cli import main
+
+main()
