@@ -104,8 +104,8 @@ class TestTenants:
                     WHERE i.indrelid = c.oid AND i.indisunique)
             FROM pg_class c WHERE c.relnamespace = 'clew'::regnamespace AND c.relkind = 'r'"""
         found = {name: (confined, first) for name, confined, first in ask(postgres.url, query)}
-        assert set(found) == TABLES | UNCONFINED
-        assert {name for name in found if found[name] == (True, True)} == TABLES
+        assert set(found) >= TABLES | UNCONFINED
+        assert {name for name in found if found[name] != (True, True)} == UNCONFINED
 
     def test_raw_sql_sees_only_the_tenant_that_is_set(self, postgres: TestDatabase, engine: PostgresEngine) -> None:
         ours, theirs = engine.tenant("acme"), engine.tenant("rival")
