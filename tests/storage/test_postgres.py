@@ -15,7 +15,7 @@ import pytest
 from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
-from clew.storage.postgres import PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres import _COMMIT, PostgresEngine, PostgresStorage, migrate
 from clew.storage.postgres_schema import newest
 from clew.testing.postgres import Databases, Server, TestDatabase
 
@@ -204,19 +204,25 @@ class TestUpkeep:
         assert given_back[postgres.url] == 0
         assert given_back[postgres.owner_url] > 1_000_000
 
-    def test_blobs_survive_a_collection_that_races_with_their_next_use(self, engine: PostgresEngine) -> None:
+    def test_a_blob_that_a_commit_begins_to_use_is_not_collected(
+        self, postgres: TestDatabase, engine: PostgresEngine
+    ) -> None:
         storage = engine.tenant("acme")
-        lost = 0
-        for turn in range(15):
-            blob = (f"digest{turn}", b"x" * 1000)
-            storage.commit(step(thread_id=f"old{turn}", blobs=[blob]))
-            with ThreadPoolExecutor(2) as pool:
-                drop = pool.submit(storage.forget_blobs, f"old{turn}", set(), {blob[0]})
-                keep = pool.submit(storage.commit, step(thread_id=f"new{turn}", blobs=[blob]))
-                drop.result(), keep.result()
-            with storage.snapshot() as snapshot:
-                lost += snapshot.blob(blob[0]) is None
-        assert lost == 0
+        storage.commit(step(thread_id="old", blobs=[("digest", b"blob")]))
+        later = step(thread_id="new", blobs=[("digest", b"blob")])
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        with psycopg.connect(postgres.url) as session, ThreadPoolExecutor(1) as pool:
+            session.execute(_COMMIT, storage._arguments(later, None))
+            collecting = pool.submit(storage.forget_blobs, "old", set(), 1)
+            while not ask(postgres.admin_url, waiting):
+                assert not collecting.done(), "it did not wait for the commit to end"
+            session.commit()
+            assert collecting.result() == 0
+        with storage.snapshot() as snapshot:
+            assert snapshot.blob("digest") == b"blob"
+        assert storage.delete_thread("new")
+        with storage.snapshot() as snapshot:
+            assert snapshot.usage().blobs == 0, "the old thread's use was dropped"
 
 
 class TestLeases:

@@ -303,7 +303,7 @@ def test_every_operation_is_at_home_on_any_session(postgres: TestDatabase) -> No
             assert len(snapshot.threads(order="updated", after=None, limit=5)) == 1
             assert snapshot.usage().checkpoints == 3
         assert storage.forget("t", [2], {}) == 1
-        assert storage.forget_blobs("t", set(), {"digest"}) == 4
+        assert storage.forget_blobs("t", set(), 3) == 4
         storage.delete_tag("t", "mark")
         storage.delete_branch("t", "side", epoch=None)
         assert storage.delete_thread("t")
