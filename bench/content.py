@@ -46,11 +46,6 @@ def message(content: str, step: int) -> dict[str, str]:
     return {"role": "assistant" if step % 2 else "user", "content": content}
 
 
-def messages(count: int, size: int, seed: int = 1) -> list[dict[str, str]]:
-    rng = random.Random(seed)
-    return [message(text(rng, size), step) for step in range(count)]
-
-
 def payload(contents: list[str]) -> int:
     """The bytes of the texts as encoded."""
     return sum(len(encode(content)) for content in contents)

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.rows import dict_row
@@ -17,6 +17,7 @@ import clew
 from bench.content import message, text
 from bench.ground import Ground
 from bench.rows import Row, shown, spent
+from bench.shapes import langchain_message
 from bench.timing import Pairs, alternate, no_garbage, percentile, take_turns
 
 SIZE = 1024
@@ -56,38 +57,54 @@ class Peer:
         return self._saver.get_tuple({"configurable": self._thread}).checkpoint["channel_values"]
 
 
+class Way(NamedTuple):
+    """What the messages are, and how we learn of a new one."""
+
+    made: Callable[[str, int], Any]
+    messages: str
+    how: str
+
+
+WAYS = (
+    Way(message, "dicts", "told"),
+    Way(message, "dicts", "shadow"),
+    Way(langchain_message, "LangChain messages", "told"),
+    Way(langchain_message, "LangChain messages", "shadow"),
+)
+
+
 class Steps:
     """The same messages, one a step, for us and for the peer."""
 
-    def __init__(self, thread: clew.Thread, how: str, peer: Peer) -> None:
+    def __init__(self, thread: clew.Thread, way: Way, peer: Peer) -> None:
         self._thread = thread
-        self._how = how
+        self._make, _, self._how = way
         self._peer = peer
         self.state: dict[str, Any] = {"messages": []}
         self._rngs = random.Random(12), random.Random(12)
 
     def ours(self, turn: int) -> Callable[[], object]:
-        new = message(text(self._rngs[0], SIZE), turn)
+        new = self._make(text(self._rngs[0], SIZE), turn)
         self.state["messages"].append(new)
         if self._how == "told":
             return partial(self._thread.update, {"messages": clew.extend([new])})
         return partial(self._thread.save, self.state)
 
     def theirs(self, turn: int) -> Callable[[], object]:
-        return partial(self._peer.step, [message(text(self._rngs[1], SIZE), turn)])
+        return partial(self._peer.step, [self._make(text(self._rngs[1], SIZE), turn)])
 
 
-def _compare(ground: Ground, engine: str, db: clew.Database, peer: Peer, how: str) -> list[Row]:
+def _compare(ground: Ground, engine: str, db: clew.Database, peer: Peer, way: Way) -> list[Row]:
     """Times of steps and of reading the latest state; both hold the same at the end."""
     count = ground.sizes.peer_steps
-    steps = Steps(db.thread("bench"), how, peer)
+    steps = Steps(db.thread("bench"), way, peer)
     with no_garbage():
         ours, theirs = take_turns(steps.ours, steps.theirs, count)
     assert db.thread("bench").state() == peer.read() == steps.state
-    rows = [_step_row(f"{engine}: one of {count} steps of 1 KB, {how}, strict", ours, theirs)]
+    rows = [_step_row(f"{engine}: one of {count} steps of 1 KB, {way.messages}, {way.how}, strict", ours, theirs)]
     reads = Pairs()
     alternate(reads, lambda _: partial(_read, db), lambda _: peer.read, 3 if ground.sizes.quick else _READS)
-    what = f"{engine}: the latest state of {count} messages, fresh handle"
+    what = f"{engine}: the latest state of {count} {way.messages} ({way.how}), fresh handle"
     return [*rows, _step_row(what, reads.ours, reads.other)]
 
 
@@ -102,8 +119,7 @@ def _step_row(what: str, ours: list[int], theirs: list[int]) -> Row:
     return Row("peers", what, mine, "ms", other, f"≤ {other:.2f} ms", detail, peer=True, numbers=numbers)
 
 
-def _weight_row(engine: str, count: int, ours: int, theirs: int) -> Row:
-    what = f"{engine}: bytes of {count} steps of 1 KB"
+def _weight_row(what: str, ours: int, theirs: int) -> Row:
     detail = f"{ours:,} B; LangGraph {theirs:,} B: {theirs / ours:.0f} times ours"
     numbers = {"ours": ours, "other": theirs}
     return Row(
@@ -120,30 +136,35 @@ def peers(ground: Ground) -> Iterator[Row]:
     except ImportError:
         yield Row("peers", "langgraph-checkpoint-sqlite, langgraph-checkpoint-postgres", None, problem=_MISSING)
         return
-    for how in ("told", "shadow"):
+    for way in WAYS:
         ours, other = ground.file(), ground.file()
-        yield from _sqlite(ground, SqliteSaver, ours, other, how)
-        weights = ground.discard(ours), ground.discard(other)
-    yield _weight_row("SQLite", count, *weights)
-    for how in ("told", "shadow"):
-        ours_at, other_at = ground.postgres.database(), ground.postgres.empty()
-        connection: Any = psycopg.connect(other_at.owner, autocommit=True, prepare_threshold=0, row_factory=dict_row)
-        saver = PostgresSaver(connection)
-        saver.setup()
-        with clew.open(ours_at.application) as db:
-            yield from _compare(ground, "PostgreSQL", db, Peer(saver), how)
-        connection.close()
-        weights = ground.postgres.weigh(ours_at), ground.postgres.weigh(other_at, "public")
-        ground.postgres.drop(ours_at)
-        ground.postgres.drop(other_at)
-    yield _weight_row("PostgreSQL", count, *weights)
+        yield from _sqlite(ground, SqliteSaver, ours, other, way)
+        stored = ground.discard(ours), ground.discard(other)
+        if way.how == "shadow":
+            yield _weight_row(f"SQLite: bytes of {count} steps of 1 KB, {way.messages}", *stored)
+        yield from _postgres(ground, PostgresSaver, way)
 
 
-def _sqlite(ground: Ground, saver_type: Any, ours: Path, other: Path, how: str) -> list[Row]:
+def _sqlite(ground: Ground, saver_type: Any, ours: Path, other: Path, way: Way) -> Iterator[Row]:
     connection = sqlite3.connect(other, check_same_thread=False)
     saver = saver_type(connection)
     saver.setup()
     with clew.open(str(ours)) as db:
-        rows = _compare(ground, "SQLite", db, Peer(saver), how)
+        yield from _compare(ground, "SQLite", db, Peer(saver), way)
     connection.close()
-    return rows
+
+
+def _postgres(ground: Ground, saver_type: Any, way: Way) -> Iterator[Row]:
+    ours_at, other_at = ground.postgres.database(), ground.postgres.empty()
+    connection: Any = psycopg.connect(other_at.owner, autocommit=True, prepare_threshold=0, row_factory=dict_row)
+    saver = saver_type(connection)
+    saver.setup()
+    with clew.open(ours_at.application) as db:
+        yield from _compare(ground, "PostgreSQL", db, Peer(saver), way)
+    connection.close()
+    stored = ground.postgres.weigh(ours_at), ground.postgres.weigh(other_at, "public")
+    if way.how == "shadow":
+        what = f"PostgreSQL: bytes of {ground.sizes.peer_steps} steps of 1 KB, {way.messages}"
+        yield _weight_row(what, *stored)
+    ground.postgres.drop(ours_at)
+    ground.postgres.drop(other_at)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,9 @@ def _round(ground: Ground) -> dict[str, Any]:
             state["scratch"] = scratch[-1]
             thread.save(state)
     before = path.stat().st_size
-    writers = [_start(path, f"writer-{number}") for number in range(WRITERS)]
-    with clew.open(str(path), durability="relaxed") as db:
+    with ExitStack() as stack:
+        writers = [stack.enter_context(_start(path, f"writer-{number}")) for number in range(WRITERS)]
+        db = stack.enter_context(clew.open(str(path), durability="relaxed"))
         _tell(writers, "go")
         time.sleep(0.3 if ground.sizes.quick else 1.0)
         begun = time.monotonic_ns()
@@ -83,13 +85,19 @@ def _round(ground: Ground) -> dict[str, Any]:
     }
 
 
-def _start(path: Path, name: str) -> subprocess.Popen[str]:
+@contextmanager
+def _start(path: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A writer that is ready; whatever happens, it does not outlive this."""
     command = [sys.executable, "-m", "bench.writer", str(path), name, str(MESSAGE)]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
-    assert writer.stdout is not None
-    if writer.stdout.readline() != "ready\n":
-        raise RuntimeError("a writer did not start")
-    return writer
+    try:
+        assert writer.stdout is not None
+        if writer.stdout.readline() != "ready\n":
+            raise RuntimeError("a writer did not start")
+        yield writer
+    finally:
+        writer.kill()
+        writer.communicate()
 
 
 def _tell(writers: list[subprocess.Popen[str]], word: str) -> None:

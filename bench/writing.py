@@ -10,9 +10,10 @@ from typing import Any
 
 import clew
 from bench.bare import CREATE_BARE, BarePostgres, BareSqlite, Bytes, filler, sqlite_row_bytes
-from bench.content import message, messages, text
+from bench.content import message, text
 from bench.ground import Ground
 from bench.rows import Row, ratio_row
+from bench.shapes import langchain_message
 from bench.timing import Pairs, Prepare, alternate
 
 SIZE = 1024
@@ -23,12 +24,16 @@ SPAN = 40
 TOLD, SHADOW, STRICT, GROWTH, SERVER = 3.0, 5.0, 1.5, 1.5, 2.0
 
 
+Make = Callable[[str, int], Any]
+
+
 class Conversation:
     """Threads of about 100 messages, one after the other; each turn of a bench saves one more message."""
 
-    def __init__(self, db: clew.Database, how: str) -> None:
+    def __init__(self, db: clew.Database, how: str, make: Make = message) -> None:
         self._db = db
         self._how = how
+        self._make = make
         self._rng = random.Random(7)
         self._numbers = itertools.count()
         self._left = 0
@@ -38,7 +43,7 @@ class Conversation:
         if not self._left:
             self._begin()
         self._left -= 1
-        new = message(text(self._rng, SIZE), self._left)
+        new = self._make(text(self._rng, SIZE), self._left)
         if self._how == "told":
             return partial(self._thread.update, {"messages": clew.extend([new])})
         self._state["messages"].append(new)
@@ -46,16 +51,18 @@ class Conversation:
 
     def _begin(self) -> None:
         self._thread = self._db.thread(f"conversation-{next(self._numbers)}")
-        self._state: dict[str, Any] = {"messages": messages(AROUND - SPAN // 2, SIZE)}
+        self._state: dict[str, Any] = {
+            "messages": [self._make(text(self._rng, SIZE), step) for step in range(AROUND - SPAN // 2)]
+        }
         self._thread.save(self._state)
         self._left = SPAN
 
 
-def _step_bytes(ground: Ground) -> Bytes:
+def _step_bytes(ground: Ground, make: Make = message) -> Bytes:
     """What one such save leaves in its two rows."""
     path = ground.file()
     with clew.open(str(path), durability="relaxed") as db:
-        conversation = Conversation(db, "told")
+        conversation = Conversation(db, "told", make)
         for turn in range(3):
             conversation.next(turn)()
         sizes = sqlite_row_bytes(path)
@@ -67,14 +74,14 @@ def _bare_turn(bare: BareSqlite | BarePostgres, rows: Bytes) -> Prepare:
     return lambda _turn: partial(bare.write, rows)
 
 
-def _on_sqlite(ground: Ground, how: str, durability: str, turns: int) -> Pairs:
+def _on_sqlite(ground: Ground, how: str, durability: str, turns: int, make: Make = message) -> Pairs:
     pairs = Pairs()
-    rows = _step_bytes(ground)
+    rows = _step_bytes(ground, make)
     for _ in range(ground.sizes.repetitions):
         ours, other = ground.file(), ground.file()
         bare = BareSqlite(other, "FULL" if durability == "strict" else "NORMAL")
         with clew.open(str(ours), durability=durability) as db:  # type: ignore[arg-type]
-            alternate(pairs, Conversation(db, how).next, _bare_turn(bare, rows), turns)
+            alternate(pairs, Conversation(db, how, make).next, _bare_turn(bare, rows), turns)
         bare.close()
         ground.discard(ours)
         ground.discard(other)
@@ -92,6 +99,8 @@ def saves(ground: Ground) -> Iterator[Row]:
     ):
         pairs = _on_sqlite(ground, how, durability, turns)
         yield ratio_row("saves", f"SQLite {durability}, {how}", pairs, target, "bare two-row transaction")
+    pairs = _on_sqlite(ground, "shadow", "relaxed", turns // 4, langchain_message)
+    yield ratio_row("saves", "SQLite relaxed, shadow, LangChain messages", pairs, None, "bare two-row transaction")
     for how in ("told", "shadow"):
         for durability in ("relaxed", "strict"):
             pairs = _on_postgres(ground, how, durability, turns // 2)
