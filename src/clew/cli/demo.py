@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -42,7 +43,7 @@ class DemoFailed(ClewError):
     "--keep",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Work here, not in a temporary folder.",
+    help="Work here, and not in /tmp.",
 )
 @click.option("--fast", is_flag=True, help="No pauses.")
 @click.option("--no-color", is_flag=True, help="No colours. So does NO_COLOR.")
@@ -74,7 +75,7 @@ class _Demo:
         self._ctx = ctx
         self._folder = folder
         self._paced = not fast and is_terminal()
-        self._pace = 0.12 if self._paced else 0.02
+        self._pace = 0.12 if self._paced else 0.04
         self._out = console()
         ctx.obj.db = str(folder / "agent.db")
         shutil.copy(demo_agent.__file__, folder / "agent.py")
@@ -139,16 +140,21 @@ class _Demo:
             cwd=self._folder,
             stdout=subprocess.PIPE,
             env=_environment(),
+            process_group=0,  # Ctrl-C is for this process, which ends the agent
         )
 
     def _agent(self, *words: str) -> None:
         with self._start(words) as agent:
-            self._copy_output(agent)
+            try:
+                self._copy_output(agent)
+            except BaseException:
+                agent.kill()
+                raise
         if agent.returncode:
             raise DemoFailed(f"the agent ended with {agent.returncode}")
 
-    def _agent_killed(self) -> str:
-        """Run the agent and kill it inside a step. Returns the step."""
+    def _agent_killed(self) -> str | None:
+        """Run the agent and kill it inside a step. Returns the step; None if the signal came too late for it."""
         with self._start([_THREAD]) as agent:
             try:
                 self._copy_output(agent, until=f"{_STEP_TO_KILL:<18}....")
@@ -159,9 +165,7 @@ class _Demo:
         self._out.print(Text("  killed", "bold red"))
         begun = Counter(self._events("began"))
         unfinished = list(begun - Counter(self._events("finished")))
-        if len(unfinished) != 1:
-            raise DemoFailed(f"the agent was not killed inside a step, but between two: {unfinished}")
-        return unfinished[0][1]
+        return unfinished[0][1] if unfinished else None
 
     def _copy_output(self, agent: subprocess.Popen[bytes], until: str | None = None) -> None:
         """Show what the agent prints, as it comes; stop when it has printed `until`."""
@@ -180,7 +184,7 @@ class _Demo:
         events = [line.split("\t") for line in lines]
         return [(branch, step) for kind, branch, step in events if kind == event]
 
-    def _count(self, killed: str) -> None:
+    def _count(self, killed: str | None) -> None:
         began, finished = (Counter(step for _, step in self._events(event)) for event in ("began", "finished"))
         rows: list[list[Text | str]] = [[Text(name, "dim") for name in ("", "step", "began", "finished", "")]]
         for step in demo_agent.PLAN:
@@ -202,8 +206,6 @@ class _Demo:
 
 def _environment() -> dict[str, str]:
     """The child speaks UTF-8 through the pipe, and finds this very Clew."""
-    import os
-
     source = str(Path(clew.__file__).parent.parent)
     paths = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": os.pathsep.join(paths)}

@@ -37,8 +37,10 @@ def diff(ctx: click.Context, old: str, new: str | None) -> None:
         }
         print_json({**sides, "same": not found, "changes": found.as_json()})
     else:
-        note(f"{_title(a)} → {_title(b)}" + ("" if found else ": no difference"))
-        _print(found)
+        if not found:
+            note(f"{_title(a)} and {_title(b)} are the same")
+        else:
+            _print(found, f"{_title(a)} → {_title(b)}")
     ctx.exit(1 if found else 0)
 
 
@@ -46,8 +48,9 @@ def _title(checkpoint: clew.Checkpoint) -> str:
     return f"{checkpoint.thread_id}@{checkpoint.step}" + (f" {checkpoint.label}" if checkpoint.label else "")
 
 
-def _print(found: clew.Diff) -> None:
+def _print(found: clew.Diff, title: str) -> None:
     out = console()
+    out.print(Text(title, "dim"))
     lines = list(found.lines(out.width if is_terminal() else _PIPED_WIDTH))
     column = max((cell_len(where) for _, where, _ in lines), default=0)
     for sign, where, text in lines:

@@ -30,11 +30,9 @@ def rewind(place: str, branch: str) -> None:
         return
     click.echo(f"{branch} is at step {now.step}" + (f" {now.label}" if now.label else ""))
     if old not in (None, now.step):
-        note(
-            f"it was at step {old}; to go back: clew rewind {shlex.quote(f'{now.thread_id}@{old}')}"
-            + _branch_option(branch)
-        )
+        back = shlex.quote(f"{now.thread_id}@{old}") + _branch_option(branch)
+        note(f"it was at step {old}; to go back: clew rewind {back}")
 
 
 def _branch_option(branch: str) -> str:
-    return "" if branch == "main" else f" --branch {branch}"
+    return "" if branch == "main" else f" --branch {shlex.quote(branch)}"

@@ -59,13 +59,15 @@ def show(place: str, key: str | None, full: bool) -> None:
         found_json.update(thread=checkpoint.thread_id, branches=branches, tags=tags, state=clew.as_json(state))
         print_json(found_json)
     else:
-        _print_header(checkpoint, branches, tags)
-        _print_state(state, full=full)
-    for hint in sorted({f"{opaque.type_name}: {opaque.reason}" for opaque in _opaque(value)}):
-        note(f"note: {clip(escape(hint), 300)}; kept as it is. In Python, register the class to read it")
+        form = clew.as_json(state)
+        _print_header(checkpoint, branches, tags, form, len(state))
+        _print_form(form, full=full)
+    for reason, hint in sorted({(f"{one.type_name}: {one.reason}", one.hint) for one in _opaque(value)}):
+        note(f"note:  {clip(escape(reason), 300)}; it is shown by its size")
+        note(f"hint:  {escape(hint)}")
 
 
-def _print_header(checkpoint: clew.Checkpoint, branches: list[str], tags: list[str]) -> None:
+def _print_header(checkpoint: clew.Checkpoint, branches: list[str], tags: list[str], form: Any, keys: int) -> None:
     out = console()
     title = Text(f"{checkpoint.thread_id}@{checkpoint.step}", "bold")
     if marks := decoration(branches, tags):
@@ -83,24 +85,20 @@ def _print_header(checkpoint: clew.Checkpoint, branches: list[str], tags: list[s
     if checkpoint.next:
         rows.append(["next", ", ".join(checkpoint.next)])
     for name, part in checkpoint.metadata.items():
-        form = clew.as_json(part)
-        shown = inline(form, max(out.width - 30, 40)) or clip(json.dumps(form), max(out.width - 30, 40))
+        room, shown_form = max(out.width - 30, 40), clew.as_json(part)
+        shown = inline(shown_form, room) or clip(escape(json.dumps(shown_form)), room)
         rows.append(["metadata", f"{escape(str(name))} = {shown}"])
+    weight = len(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
+    rows.append(["state", f"{counted(keys, 'key')}, {size(weight)} as JSON"])
     for line in table([[Text(str(row[0]), "dim"), row[1]] for row in rows]):
         out.print(line)
     out.print()
 
 
-def _print_state(state: Mapping[str, Any], *, full: bool) -> None:
+def _print_form(form: Any, *, full: bool) -> None:
     out = console()
-    form = clew.as_json(state)
-    if not state:
-        note("the state is empty")
-        return
     for line in tree(form, out.width, full=full):
         out.print(line)
-    weight = size(len(json.dumps(form, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")))
-    note(f"\n{counted(len(state), 'key')}, {weight} as JSON")
 
 
 def _print_value(value: Any, *, full: bool) -> None:
@@ -111,9 +109,7 @@ def _print_value(value: Any, *, full: bool) -> None:
     elif isinstance(value, bytes | bytearray) and not is_terminal():
         sys.stdout.buffer.write(value)
     else:
-        out = console()
-        for line in tree(clew.as_json(value), out.width, full=full):
-            out.print(line)
+        _print_form(clew.as_json(value), full=full)
 
 
 def _for_terminal(text: str) -> str:

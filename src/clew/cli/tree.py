@@ -47,6 +47,8 @@ class _Tree:
         rest = "  " if name else ""
         room = self._width - 2 * depth - max(column, cell_len(name)) - len(rest)
         whole = None if _reads_better_apart(form) else inline(form, room)
+        if whole is None and not self._full and _is_numbers(form):
+            whole = _first_numbers(form, room)
         if whole is None:
             line.append(" " * (column - cell_len(name)) + rest).append(_summary(form), "dim")
             yield line
@@ -76,6 +78,19 @@ def _reads_better_apart(form: Any) -> bool:
         return "\n" in form
     body = _body(form)
     return isinstance(body, list) and len(body) > 1 and not _is_pairs(form) and any(map(_parts, body))
+
+
+def _is_numbers(form: Any) -> bool:
+    body = _body(form)
+    return isinstance(body, list) and all(type(part) in (int, float) for part in body)
+
+
+def _first_numbers(form: Any, room: int) -> str:
+    """The beginning of an embedding, for example: its numbers tell a person little."""
+    numbers = [repr(number) for number in _body(form)[:room]]
+    while len(text := f"[{', '.join(numbers)}, … {len(_body(form)) - len(numbers)} more]") > room and len(numbers) > 1:
+        numbers.pop()
+    return clip(text, room)
 
 
 def chop_words(text: str, room: int) -> list[str]:
