@@ -25,6 +25,22 @@ def _fast_disk() -> Path | None:
     return shared if usable else None
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="long fault sweeps and many more generated examples")
+
+
+@pytest.fixture(scope="session")
+def long(request: pytest.FixtureRequest) -> bool:
+    """Whether the long form was asked for (`scripts/test --long`)."""
+    return bool(request.config.getoption("--long"))
+
+
+@pytest.fixture(scope="session")
+def examples(long: bool) -> int:
+    """How many histories to generate."""
+    return 400 if long else 40
+
+
 @pytest.fixture(scope="session")
 def postgres_databases() -> Iterator[Databases]:
     """One server per test process (under pytest-xdist, one per worker: it starts in less than a second)."""

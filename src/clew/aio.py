@@ -7,7 +7,7 @@ the outcome of its commit is known, and is cancelled then. A handle keeps what i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
@@ -17,12 +17,14 @@ from types import TracebackType
 from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from clew import database, model, thread
+from clew import database, items, model, thread
 from clew.database import Order
+from clew.items import Index, Item
 from clew.model import Durability, Page, Pruned, ThreadInfo, Usage
 from clew.state.diff import Diff
+from clew.state.namespace import Namespace
 from clew.storage.port import Lease
-from clew.thread import Memory
+from clew.writing import Memory, Ref
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,15 +55,17 @@ class _Hop:
         self._executor.shutdown(wait=True)
 
 
+_NO_HOP = _Hop()
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint(model.Checkpoint):
     """A checkpoint whose `state()` is awaited."""
 
-    _hop: _Hop | None = None
+    _hop: _Hop = _NO_HOP
 
     async def state(self) -> dict[str, Any]:  # type: ignore[override]
         """The state at this checkpoint: fresh containers, yours to change."""
-        assert self._hop is not None
         return await self._hop(model.Checkpoint.state, self)
 
 
@@ -122,6 +126,15 @@ class Database:
         cursor: str | None = None,
     ) -> Page[ThreadInfo]:
         return await self._hop(self._sync.threads, where=where, order=order, limit=limit, cursor=cursor)
+
+    def store(
+        self,
+        *,
+        embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
+        dims: int | None = None,
+        **scope: str | int,
+    ) -> Store:
+        return Store(self._sync.store(embed=embed, dims=dims, **scope), self._hop)
 
     async def usage(self) -> Usage:
         return await self._hop(self._sync.usage)
@@ -197,17 +210,17 @@ class Thread:
     def tags(self) -> Awaitable[dict[str, int | None]]:
         return self._hop(lambda: self._home.tags)
 
-    async def state(self, ref: thread.Ref = "head") -> dict[str, Any]:
+    async def state(self, ref: Ref = "head") -> dict[str, Any]:
         return await self._hop(self._handle.state, ref)
 
-    async def checkpoint(self, ref: thread.Ref = "head") -> Checkpoint:
+    async def checkpoint(self, ref: Ref = "head") -> Checkpoint:
         return _awaitable(await self._hop(self._home.checkpoint, ref), self._hop)
 
-    async def history(self, *, limit: int | None = None, before: thread.Ref | None = None) -> list[Checkpoint]:
+    async def history(self, *, limit: int | None = None, before: Ref | None = None) -> list[Checkpoint]:
         found = await self._hop(self._home.history, limit=limit, before=before)
         return [_awaitable(checkpoint, self._hop) for checkpoint in found]
 
-    async def diff(self, a: thread.Ref, b: thread.Ref = "head") -> Diff:
+    async def diff(self, a: Ref, b: Ref = "head") -> Diff:
         return await self._hop(self._home.diff, a, b)
 
     async def save(
@@ -216,7 +229,7 @@ class Thread:
         *,
         label: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        parent: thread.Ref | None = None,
+        parent: Ref | None = None,
         key: str | None = None,
     ) -> Checkpoint:
         saved = await self._hop(self._handle.save, state, label=label, metadata=metadata, parent=parent, key=key)
@@ -228,7 +241,7 @@ class Thread:
         *,
         label: str | None = None,
         metadata: Mapping[str, Any] | None = None,
-        parent: thread.Ref | None = None,
+        parent: Ref | None = None,
         key: str | None = None,
     ) -> Checkpoint:
         saved = await self._hop(self._handle.update, changes, label=label, metadata=metadata, parent=parent, key=key)
@@ -245,18 +258,18 @@ class Thread:
         async with _entered(self._handle.lease(wait=wait), self._hop) as lease:
             yield lease
 
-    async def fork(self, ref: thread.Ref = "head", *, branch: str, update: Mapping[str, Any] | None = None) -> Thread:
+    async def fork(self, ref: Ref = "head", *, branch: str, update: Mapping[str, Any] | None = None) -> Thread:
         await self._hop(self._home.fork, ref, branch=branch, update=update)
         return Thread(self._database, self._hop, self.id, branch)
 
-    async def copy(self, ref: thread.Ref = "head", *, to: str) -> Thread:
+    async def copy(self, ref: Ref = "head", *, to: str) -> Thread:
         await self._hop(self._home.copy, ref, to=to)
         return Thread(self._database, self._hop, to, "main")
 
-    async def rewind(self, ref: thread.Ref) -> Checkpoint:
+    async def rewind(self, ref: Ref) -> Checkpoint:
         return _awaitable(await self._hop(self._handle.rewind, ref), self._hop)
 
-    async def tag(self, name: str, ref: thread.Ref = "head") -> Checkpoint:
+    async def tag(self, name: str, ref: Ref = "head") -> Checkpoint:
         return _awaitable(await self._hop(self._home.tag, name, ref), self._hop)
 
     async def delete_tag(self, name: str) -> None:
@@ -264,6 +277,68 @@ class Thread:
 
     async def delete_branch(self, name: str) -> None:
         await self._hop(self._home.delete_branch, name)
+
+
+class Store:
+    """`clew.Store`, awaitable. An embedding function is called on threads of Clew's own."""
+
+    def __init__(self, sync: items.Store, hop: _Hop) -> None:
+        self._sync = sync
+        self._hop = hop
+
+    def __repr__(self) -> str:
+        return f"aio.{self._sync!r}"
+
+    async def put(
+        self, namespace: Namespace, key: str, value: dict[str, Any], *, ttl: float | None = None, index: Index = None
+    ) -> None:
+        await self._hop(self._sync.put, namespace, key, value, ttl=ttl, index=index)
+
+    async def put_many(self, entries: Iterable[tuple[Any, ...]]) -> None:
+        await self._hop(self._sync.put_many, entries)
+
+    async def get(self, namespace: Namespace, key: str, *, refresh_ttl: bool = False) -> Item | None:
+        return await self._hop(self._sync.get, namespace, key, refresh_ttl=refresh_ttl)
+
+    async def delete(self, namespace: Namespace, key: str) -> bool:
+        return await self._hop(self._sync.delete, namespace, key)
+
+    async def search(
+        self,
+        namespace: Namespace = (),
+        *,
+        query: str | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word that people guess
+        limit: int = 10,
+        cursor: str | None = None,
+        refresh_ttl: bool = False,
+    ) -> Page[Item]:
+        return await self._hop(
+            self._sync.search,
+            namespace,
+            query=query,
+            filter=filter,
+            limit=limit,
+            cursor=cursor,
+            refresh_ttl=refresh_ttl,
+        )
+
+    async def namespaces(
+        self,
+        prefix: Namespace = (),
+        suffix: Namespace = (),
+        *,
+        max_depth: int | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Namespace]:
+        return await self._hop(self._sync.namespaces, prefix, suffix, max_depth=max_depth, limit=limit, cursor=cursor)
+
+    async def sweep(self, *, limit: int = 1000) -> int:
+        return await self._hop(self._sync.sweep, limit=limit)
+
+    async def reindex(self, namespace: Namespace = ()) -> int:
+        return await self._hop(self._sync.reindex, namespace)
 
 
 @asynccontextmanager
@@ -287,4 +362,4 @@ async def _entered(block: Any, hop: _Hop) -> AsyncIterator[Any]:
         await hop(block.__exit__, None, None, None)
 
 
-__all__ = ["open", "Database", "Thread", "Checkpoint"]
+__all__ = ["open", "Database", "Thread", "Store", "Checkpoint"]

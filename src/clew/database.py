@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -12,11 +12,15 @@ from urllib.parse import unquote, urlsplit
 
 from clew import references
 from clew.errors import BadInput, ThreadNotFound
+from clew.items import Store
 from clew.model import Durability, Page, Pruned, ThreadInfo, Usage, from_microseconds
 from clew.retention import prune
 from clew.state.codec import decode
+from clew.state.match import compile_filter
+from clew.storage.items import items_of
 from clew.storage.port import Listed, Storage
-from clew.thread import Memory, Thread
+from clew.thread import Thread
+from clew.writing import Memory
 
 Order = Literal["updated", "created", "id"]
 PAGE = 100
@@ -28,7 +32,8 @@ def open(  # noqa: A001 - `clew.open` is the name people guess
     """Open a database, and create it when it does not exist.
 
     `"agent.db"` or `"sqlite:///agent.db"` is a file, `"memory:"` keeps nothing, `"postgresql://…"` is a server.
-    `durability="strict"` survives a power cut, `"relaxed"` may lose the newest steps then (but never one in the middle).
+    `durability="strict"` survives a power cut, `"relaxed"` may lose the newest steps then (but never one in the
+    middle).
 
     >>> with open("memory:") as db:
     ...     db.durability
@@ -52,10 +57,11 @@ def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
         path = unquote(urlsplit(url).path)
         if not path.startswith("/"):
             raise BadInput(f"{url!r} names no file", hint='write "sqlite:///agent.db" or just "agent.db"')
-        return SqliteEngine(path[1:] if not path.startswith("//") else path[1:], durability)
+        return SqliteEngine(path[1:], durability)  # three slashes: a relative path; four: an absolute one
     if "://" in url:
         raise BadInput(
-            f"no database is known by the URL {url.split('://')[0]}://…", hint="sqlite:/// and postgresql:// are"
+            f"no database is known by the URL {url.split('://', maxsplit=1)[0]}://…",
+            hint="sqlite:/// and postgresql:// are",
         )
     if not url:
         raise BadInput("the name of a database cannot be empty", hint='for example clew.open("agent.db")')
@@ -123,6 +129,7 @@ class Database:
         if limit < 1:
             raise BadInput(f"limit is a count from 1, not {limit}")
         after = _read_cursor(cursor, order)
+        fits = None if where is None else compile_filter(where, "where")
         found: list[Listed] = []
         while True:
             with self._storage.snapshot() as snapshot:
@@ -130,7 +137,7 @@ class Database:
             more = len(rows) > limit
             rows = rows[:limit]
             for row in rows:
-                if where is None or _matches(row, where):
+                if fits is None or fits(_metadata(row)):
                     found.append(row)
                     if len(found) == limit:
                         break
@@ -140,6 +147,25 @@ class Database:
             if not more:
                 return Page([_info(row) for row in found])
             after = _keyset(rows[-1], order)
+
+    def store(
+        self,
+        *,
+        embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
+        dims: int | None = None,
+        **scope: str | int,
+    ) -> Store:
+        """Cross-thread memory of one scope: `db.store(user="42")` sees that user's items and no others.
+
+        Without a scope it is what the tenant has in common, which is apart from every scope as well. With `embed`, a
+        function from texts to vectors (of `dims` numbers), `search(query=…)` ranks by meaning instead of by words.
+
+        >>> store = open("memory:").store(user="42")
+        >>> store.put(("notes",), "1", {"text": "likes window seats"})
+        >>> [item.key for item in store.search(("notes",), query="window")]
+        ['1']
+        """
+        return Store(items_of(self._storage), self._tenant, scope, embed=embed, dims=dims)
 
     def usage(self) -> Usage:
         """How much is stored."""
@@ -156,9 +182,9 @@ class Database:
     ) -> Pruned:
         """Delete old checkpoints, and the payload that only they needed.
 
-        `keep_last` keeps that many on each branch, `older_than` all that are younger; with both, a checkpoint goes only if
-        both let it. Heads, branches and tags always stay. Works in small transactions beside live writers; `dry_run` tells
-        what would go, in bytes.
+        `keep_last` keeps that many on each branch, `older_than` all that are younger; with both, a checkpoint goes only
+        if both let it. Heads, branches and tags always stay. Works in small transactions beside live writers; `dry_run`
+        tells what would go, in bytes.
 
         >>> import clew
         >>> db = clew.open("memory:")
@@ -184,9 +210,9 @@ class Database:
             raise ThreadNotFound(f"there is no thread {thread_id!r}")
 
 
-def _matches(row: Listed, where: Mapping[str, Any]) -> bool:
-    metadata = decode(row.metadata) if row.metadata is not None else {}
-    return all(key in metadata and metadata[key] == value for key, value in where.items())
+def _metadata(row: Listed) -> dict[str, Any]:
+    metadata: dict[str, Any] = decode(row.metadata) if row.metadata is not None else {}
+    return metadata
 
 
 def _info(row: Listed) -> ThreadInfo:
@@ -197,7 +223,7 @@ def _info(row: Listed) -> ThreadInfo:
         row.steps,
         row.branches,
         row.label,
-        decode(row.metadata) if row.metadata is not None else {},
+        _metadata(row),
         row.busy,
     )
 

@@ -1,26 +1,26 @@
 """Every error that Clew raises, grouped by what a handler would do next.
 
-    ClewError
-    ├── NotFound            look for another name
-    │   ├── ThreadNotFound
-    │   └── RefNotFound         the reference names nothing; `.candidates` are near
-    ├── Conflict            read again, decide again      (`.base`, `.head`)
-    │   └── NameTaken           a branch or tag of that name exists
-    ├── Busy                wait, or come back later      (`.owner`)
-    │   └── Fenced              stop: another owner has taken over
-    ├── BadInput            mend the call
-    │   ├── BadReference
-    │   └── BadName
-    ├── CodecError          mend the value or register its type  (`.path`)
-    │   ├── Unserialisable
-    │   └── TooLarge
-    ├── Corrupt             restore from a copy; `clew check` tells how much is hurt
-    ├── FormatTooNew        upgrade Clew
-    └── StorageError        the database itself failed    (`.retryable`)
-        ├── Closed
-        ├── NotADatabase
-        ├── ReadOnly
-        └── DiskFull
+ClewError
+├── NotFound            look for another name
+│   ├── ThreadNotFound
+│   └── RefNotFound         the reference names nothing; `.candidates` are near
+├── Conflict            read again, decide again      (`.base`, `.head`)
+│   └── NameTaken           a branch or tag of that name exists
+├── Busy                wait, or come back later      (`.owner`)
+│   └── Fenced              stop: another owner has taken over
+├── BadInput            mend the call
+│   ├── BadReference
+│   └── BadName
+├── CodecError          mend the value or register its type  (`.path`)
+│   ├── Unserialisable
+│   └── TooLarge
+├── Corrupt             restore from a copy; `clew check` tells how much is hurt
+├── FormatTooNew        upgrade Clew
+└── StorageError        the database itself failed    (`.retryable`)
+    ├── Closed
+    ├── NotADatabase
+    ├── ReadOnly
+    └── DiskFull
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 1. Heads, branches, tags and whatever holds a live lease stay. What a kept checkpoint sees stays.
 2. Checkpoints go first, in small transactions; their children are linked to the nearest kept ancestor.
-3. Payload goes after that: what no checkpoint of the thread refers to is cut out of its rows. New commits cannot be hurt:
+3. Payload goes after that: what no checkpoint of the thread refers to is cut out of its rows. New commits cannot be
+hurt:
    they refer to what their parent sees, which is kept, and to positions that no row read here holds.
 4. Killed at any point, the database is consistent: at worst some payload is left for the next prune.
 """
@@ -56,14 +57,14 @@ def prune(
     """See `Database.prune`."""
     if keep_last is None and older_than is None:
         raise BadInput("prune needs a rule", hint="give keep_last=…, older_than=…, or both")
-    if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
+    if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
         raise BadInput(f"keep_last is a count from 1, not {keep_last!r}")
-    if older_than is not None and (not isinstance(older_than, timedelta) or older_than < timedelta(0)):
+    if older_than is not None and (type(older_than) is not timedelta or older_than < timedelta(0)):
         raise BadInput(f"older_than is a timedelta, not {older_than!r}", hint="for example timedelta(days=30)")
     cutoff = None if older_than is None else time.time_ns() // 1000 - round(older_than.total_seconds() * 1_000_000)
     total = Pruned(0, 0, 0, 0, dry_run)
     for thread_id in _every_thread(storage) if threads is None else list(threads):
-        gone, kept, freed = _Thread(storage, tenant, thread_id).prune(keep_last, cutoff, dry_run=dry_run)
+        gone, kept, freed = ThreadRetention(storage, tenant, thread_id).prune(keep_last, cutoff, dry_run=dry_run)
         total = Pruned(
             total.threads + (gone > 0), total.checkpoints + gone, total.kept + kept, total.bytes + freed, dry_run
         )
@@ -84,13 +85,22 @@ def _every_thread(storage: Storage) -> Iterable[str]:
         after = (page[-1].id,)
 
 
-class _Thread:
+class ThreadRetention:
     """Pruning one thread."""
 
     def __init__(self, storage: Storage, tenant: str, thread_id: str) -> None:
         self._storage = storage
         self._id = thread_id
         self._seal = seal_of(tenant, thread_id)
+
+    def remove(self, steps: set[int]) -> int:
+        """Delete these checkpoints, but for those that a branch or tag names, and their payload; returns how many."""
+        with self._storage.snapshot() as snapshot:
+            survey = self._survey(snapshot)
+        doomed = [row.step for row in survey.rows if row.step in steps and row.step not in survey.named]
+        gone = self._forget(survey, doomed)
+        self._sweep()
+        return gone
 
     def prune(self, keep_last: int | None, cutoff: int | None, *, dry_run: bool) -> tuple[int, int, int]:
         """(checkpoints gone, checkpoints kept, bytes freed)."""

@@ -218,6 +218,13 @@ def test_told_changes_cost_the_change_and_need_no_values() -> None:
     bench.check()
 
 
+def test_told_keys_may_come_in_another_order() -> None:
+    bench = Bench()
+    bench.save({"messages": False})
+    bench.tell({"notes": 0, "messages": "x"}, {"messages": "x", "notes": 0})
+    bench.check()
+
+
 def test_two_places_of_one_object_never_share_a_log() -> None:
     agent = {"name": "scout", "history": [message(number) for number in range(20)]}
     bench, state = Bench(), {"agents": [agent, {"name": "x" * 2000}]}

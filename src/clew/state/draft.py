@@ -3,9 +3,9 @@
 A `Draft` is one commit in the making. It never changes the tree it starts from: what a successful commit has to
 change there is staged, and done by `accept()`. So a commit that is refused leaves the handle as it was.
 
-Sizes decide. What weighs less than `OWN_LOG_FROM` stays in its parent; longer lists, dicts and texts get logs of their own
-along the path from the root through dicts and objects. New items of a list are written whole (messages do not change);
-one that is changed later is taken apart then. Single values past `SPILL_OVER` go to blobs.
+Sizes decide. What weighs less than `OWN_LOG_FROM` stays in its parent; longer lists, dicts and texts get logs of their
+own along the path from the root through dicts and objects. New items of a list are written whole (messages do not
+change); one that is changed later is taken apart then. Single values past `SPILL_OVER` go to blobs.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Draft:
         if isinstance(root, DictNode):
             self._root = self._patch(root, after, parts, [])
         else:
-            self._root = self._inline_dict(after, parts, None)
+            self._root = self._inline_dict(after, self._completed(after, parts), None)
 
     def manifest(self) -> bytes:
         return pack_manifest(self._next_log, self._tree.slot_tail + len(self._slots), self._root[0])
@@ -357,7 +357,9 @@ class Draft:
                 (run,) = sub_runs(old.place.runs, source, source + 1)
                 kid, flag = before[source], int(source in old.with_refs)
             else:
-                data, flag, kid = self._item(item, before, source, base, source in old.with_refs, f"{path}[{index}]")
+                kept = before[source] if source is not None and source in old.with_refs else None
+                changed = before[base] if base is not None else None
+                data, flag, kid = self._item(item, kept, changed, f"{path}[{index}]")
                 run, place = self._append_items(place, [data], [flag])
             add_run(runs, run)
             shadows.append(kid)
@@ -367,15 +369,16 @@ class Draft:
         self._refs += len(with_refs)
         return self._ref(LIST, place), ListNode(place, shadows, list(value), with_refs)
 
-    def _item(
-        self, item: Any, before: list[Any], source: int | None, base: int | None, kept_refs: bool, path: str
-    ) -> tuple[bytes, int, Any]:
-        """An item of a changed list, to be written: its bytes, whether they refer to anything, and its shadow."""
+    def _item(self, item: Any, kept: Any, changed: Any, path: str) -> tuple[bytes, int, Any]:
+        """An item of a changed list, to be written: its bytes, whether they refer to anything, and its shadow.
+
+        `kept` is the shadow of an item that is the same but refers to logs, `changed` that of what it was before.
+        """
         refs = self._refs
-        if source is not None and kept_refs:
-            return self._again(before[source]), 1, before[source]
-        if base is not None:
-            data, kid = self._put(item, before[base], path)
+        if kept is not None:
+            return self._again(kept), 1, kept
+        if changed is not None:
+            data, kid = self._put(item, changed, path)
             return data, int(self._refs != refs), kid
         data, flag = self._whole(item, path)
         return data, flag, shadow(item)
@@ -395,9 +398,7 @@ class Draft:
         return self._inline_dict(kids, parts, old if isinstance(old, DictNode) else None)
 
     def _inline_dict(self, kids: dict[Any, Any], parts: dict[Any, bytes], old: DictNode | None) -> Put:
-        """A dict in its parent, or as the base of a log when it is large. Told dicts lack the parts that were not told."""
-        if len(parts) != len(kids):
-            parts = {key: parts[key] if key in parts else self._again(kids[key]) for key in kids}
+        """A dict in its parent, or as the base of a log when it is large. `parts` are in the order of `kids`."""
         data = pack_dict(list(kids), list(parts.values()))
         if len(data) <= OWN_LOG_FROM:
             return data, kids
@@ -433,12 +434,16 @@ class Draft:
         data = encode([parts, dropped])
         place = old.place
         if place.patches + len(data) > place.base or sum(run[3] for run in place.runs) >= MOST_PATCHES:
-            return self._inline_dict(kids, parts, old)
+            return self._inline_dict(kids, self._completed(kids, parts), old)
         run, moved = self._append_items(place, [data], [0])
         runs = list(place.runs)
         add_run(runs, run)
         place = moved._replace(runs=tuple(runs), patches=place.patches + len(data))
         return self._ref(DICT, place), DictNode(kids, place)
+
+    def _completed(self, kids: dict[Any, Any], parts: dict[Any, bytes]) -> dict[Any, bytes]:
+        """The parts that were written, and those of the kids that stayed, in the kids' order."""
+        return {key: parts[key] if key in parts else self._again(kid) for key, kid in kids.items()}
 
     def _again(self, kid: Any) -> bytes:
         """The encoding of an unchanged part, from its shadow."""

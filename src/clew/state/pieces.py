@@ -11,7 +11,8 @@ A stored run is one *piece*:
     bodies      of all segments, one after the other
 
 `kind` 0 holds items: `sizes` lists each item's `length << 1 | refs`, where `refs` tells that the item contains
-references to other logs. `kind` 1 holds plain bytes (text, binary): `sizes` is their number. Positions count items or bytes.
+references to other logs. `kind` 1 holds plain bytes (text, binary): `sizes` is their number. Positions count items or
+bytes.
 """
 
 from __future__ import annotations

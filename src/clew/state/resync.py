@@ -17,8 +17,8 @@ ItemPlan = list[tuple[int | None, int | None]]
 def plan_items(old: ListNode, value: list[Any], prefix: int) -> ItemPlan:
     """Match new items with old ones. The first `prefix` are known to be the same.
 
-    An item is found by identity, by standing at the end as before, or by its bytes. An old item that holds references is
-    given away once only: two owners of one log would write over each other.
+    An item is found by identity, by standing at the end as before, or by its bytes. An old item that holds references
+    is given away once only: two owners of one log would write over each other.
     """
     before = old.items or []
     suffix = 0
@@ -32,7 +32,7 @@ def plan_items(old: ListNode, value: list[Any], prefix: int) -> ItemPlan:
     if any(source is None for source in found):
         _by_bytes(old, before, middle_old, middle_new, found)
     taken = {source for source in found if source is not None}
-    bases = _bases(old, before, middle_old, middle_new, found, taken)
+    bases = _bases(old, middle_old, middle_new, found, taken)
     plan.extend(zip(found, bases, strict=True))
     plan.extend((len(before) - suffix + index, None) for index in range(suffix))
     return plan
@@ -68,9 +68,7 @@ def _by_bytes(old: ListNode, before: list[Any], span: range, new: list[Any], fou
             found[position] = at
 
 
-def _bases(
-    old: ListNode, before: list[Any], span: range, new: list[Any], found: list[int | None], taken: set[int]
-) -> list[int | None]:
+def _bases(old: ListNode, span: range, new: list[Any], found: list[int | None], taken: set[int]) -> list[int | None]:
     """For items that are new or changed: the old item they were, by identity or else by place. Each serves once."""
     index = {id(old.objects[at]): at for at in span if type(old.objects[at]) not in IMMUTABLE}
     bases: list[int | None] = []

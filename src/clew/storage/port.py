@@ -232,7 +232,7 @@ class Storage(Protocol):
         ...
 
     def forget_blobs(self, thread_id: str, live: set[str], last: int) -> int:
-        """Give up the thread's blobs that are not live, unless it has grown past step `last`; returns the bytes freed."""
+        """Give up the thread's blobs that are not live, unless it has grown past step `last`; returns the bytes."""
         ...
 
     def shrink(self, limit: int) -> int:

@@ -1,0 +1,331 @@
+"""Writing to a branch: what a handle stands on, and the way from a draft to a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from clew import references
+from clew.errors import BadInput, Busy, Conflict
+from clew.model import Checkpoint, Kind
+from clew.reading import Base, find_row, reader, to_checkpoint
+from clew.state.codec import encode
+from clew.state.draft import Draft
+from clew.state.layout import EMPTY
+from clew.state.pieces import fold, unpack
+from clew.state.seal import row_crc, seal_of
+from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Piece, Row, Storage
+
+Ref = str | int | Checkpoint
+_LETTERS = str.maketrans("0123456789abcdef", "klmnopqrstuvwxyz")
+
+
+def new_id() -> str:
+    """A random checkpoint id. Its letters are no digits, so that no part of it reads as a step."""
+    return os.urandom(8).hex().translate(_LETTERS)
+
+
+class Memory:
+    """What a handle last read or wrote, and the lease it holds."""
+
+    base: Base | None = None
+    lease: Lease | None = None
+
+
+class SharedMemory(Memory):
+    """The same, kept apart for each thread of execution that uses the handle.
+
+    Two that share it must not take each other's checkpoints for their own base. One that has read nothing yet builds on
+    what the first one, the handle's home, has read.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._home: int | None = None
+        self._shared: Base | None = None
+
+    @property
+    def base(self) -> Base | None:
+        return getattr(self._local, "base", self._shared)
+
+    @base.setter
+    def base(self, base: Base | None) -> None:
+        me = threading.get_ident()
+        if self._home is None:
+            self._home = me
+        if self._home == me:
+            self._shared = base
+        self._local.base = base
+
+    @property
+    def lease(self) -> Lease | None:
+        return getattr(self._local, "lease", None)
+
+    @lease.setter
+    def lease(self, lease: Lease | None) -> None:
+        self._local.lease = lease
+
+
+class Writing:
+    """The part of a handle that people do not see."""
+
+    def __init__(
+        self, storage: Storage, tenant: str, thread_id: str, branch: str = "main", memory: Memory | None = None
+    ) -> None:
+        self._storage = storage
+        self._tenant = tenant
+        self._id = references.check_thread_id(thread_id)
+        self._branch = references.check_name(branch)
+        self._seal = seal_of(tenant, thread_id)
+        self._memory = memory or SharedMemory()
+
+    def _checkpoint(self, row: Row) -> Checkpoint:
+        return to_checkpoint(row, self._id, self._state_at)
+
+    def _head(self) -> Checkpoint | None:
+        with self._storage.snapshot() as snapshot:
+            head = snapshot.head(self._id, self._branch)
+        return self._checkpoint(head.row) if head is not None and head.row is not None else None
+
+    def _checkpoint_at(self, ref: Ref) -> Checkpoint:
+        with self._storage.snapshot() as snapshot:
+            return self._checkpoint(find_row(snapshot, self._id, self._branch, ref)[1])
+
+    def _open_blob(self, digest: str) -> bytes:
+        with self._storage.snapshot() as snapshot:
+            data = snapshot.blob(digest)
+        if data is None:
+            raise BadInput(f"the blob {digest[:12]}… is gone: no checkpoint refers to it any more")
+        return data
+
+    def _state_at(self, ref: Ref) -> dict[str, Any]:
+        """The state at a checkpoint, as no base of anything."""
+        with self._storage.snapshot() as snapshot:
+            thread, row = find_row(snapshot, self._id, self._branch, ref)
+            reading = reader(snapshot, thread, row, self._seal, own=False, open_blob=self._open_blob)
+        return self._checked(reading.state())
+
+    @staticmethod
+    def _checked(state: Any) -> dict[str, Any]:
+        if type(state) is not dict:
+            raise BadInput("this checkpoint holds no state")
+        return state
+
+    @staticmethod
+    def _check_state(state: Mapping[str, Any]) -> None:
+        if not isinstance(state, dict):
+            raise BadInput(
+                f"a state is a dict, not {type(state).__name__}", hint="put the value under a key: {'agent': value}"
+            )
+        for key in state:
+            if type(key) is not str:
+                raise BadInput(
+                    f"a state's keys are str; {key!r} is {type(key).__name__}", hint="nested dicts may have others"
+                )
+
+    def _read_head(self) -> dict[str, Any]:
+        state, base = self._load_head()
+        self._memory.base = base
+        return state
+
+    def _load_head(self) -> tuple[dict[str, Any], Base]:
+        with self._storage.snapshot() as snapshot:
+            head = snapshot.head(self._id, self._branch)
+            if head is None or head.row is None:
+                return {}, EMPTY_BASE
+            own = _own(head, head.row)
+            reading = reader(snapshot, head.thread, head.row, self._seal, own=own, open_blob=self._open_blob)
+        state, tree = reading.state_and_tree()
+        lane = head.row.lane if own else 0
+        return self._checked(state), Base(head.row.step, lane, tree, True, self._checkpoint(head.row))
+
+    def _load(self, step: int) -> Base:
+        """A base with the values of a checkpoint; of its lane only if it is the head that the lane grows from."""
+        with self._storage.snapshot() as snapshot:
+            thread, row = find_row(snapshot, self._id, self._branch, step)
+            head = snapshot.head(self._id, self._branch)
+            own = head is not None and head.row is not None and head.row.step == step and _own(head, row)
+            reading = reader(snapshot, thread, row, self._seal, own=own, open_blob=self._open_blob)
+        _, tree = reading.state_and_tree()
+        return Base(step, row.lane if own else 0, tree, True, self._checkpoint(row))
+
+    def _base(self, parent: Ref | None, *, loaded: bool) -> Base:
+        """What the next checkpoint stands on."""
+        base = self._memory.base
+        if parent is not None:
+            with self._storage.snapshot() as snapshot:
+                step = find_row(snapshot, self._id, self._branch, parent)[1].step
+            if base is None or base.step != step:
+                return self._load(step)
+        if base is None:
+            return EMPTY_BASE
+        if loaded and not base.loaded and base.step is not None:
+            return self._load(base.step)
+        return base
+
+    def _tell(
+        self,
+        changes: dict[str, Any],
+        kind: Kind,
+        label: str | None,
+        metadata: Mapping[str, Any] | None,
+        parent: Ref | None,
+        key: str | None,
+    ) -> Checkpoint:
+        base = self._memory.base if parent is None else self._base(parent, loaded=False)
+        for attempt in range(_MOST_RETRIES):
+            base = base or self._layout()
+            draft = Draft(base.tree)
+            draft.tell_state(changes)
+            try:
+                return self._commit(draft, base, kind, label, metadata, key)
+            except Conflict as conflict:
+                if parent is not None and conflict.base != conflict.head:
+                    raise
+                if attempt == _MOST_RETRIES - 1:
+                    raise
+                base = None
+        raise AssertionError("unreachable")
+
+    def _layout(self) -> Base:
+        """The head as a base, without its values where the manifest alone tells where everything lies."""
+        with self._storage.snapshot() as snapshot:
+            head = snapshot.head(self._id, self._branch)
+            if head is None or head.row is None:
+                return EMPTY_BASE
+            own = _own(head, head.row)
+            reading = reader(snapshot, head.thread, head.row, self._seal, own=own, open_blob=self._open_blob)
+            lane = head.row.lane if own else 0
+            tree = reading.layout()
+            checkpoint = self._checkpoint(head.row)
+            if tree is not None:
+                return Base(head.row.step, lane, tree, False, checkpoint)
+            return Base(head.row.step, lane, reading.state_and_tree()[1], True, checkpoint)
+
+    def _commit(
+        self,
+        draft: Draft,
+        base: Base,
+        kind: Kind,
+        label: str | None,
+        metadata: Mapping[str, Any] | None,
+        key: str | None,
+        *,
+        release: bool = False,
+    ) -> Checkpoint:
+        """Write the draft in one transaction, and make the result this handle's base."""
+        id_ = new_id()
+        created = time.time_ns() // 1000
+        packed = None if not metadata else encode(dict(metadata), path="metadata")
+        manifest = draft.manifest()
+        lease = self._memory.lease
+        commit = Commit(
+            self._id,
+            self._branch,
+            id_,
+            base.step,
+            base.lane,
+            kind,
+            _short_text(label, "label"),
+            None,
+            None,
+            created,
+            packed,
+            manifest,
+            row_crc(self._seal, id_, kind, label, None, None, created, packed, manifest),
+            draft.payload(self._seal),
+            tuple(draft.blobs.items()),
+            _short_text(key, "key"),
+            None if lease is None else lease.epoch,
+            release,
+        )
+        try:
+            done = self._storage.commit(commit)
+        except Conflict as conflict:
+            raise self._explained(conflict, base) from None
+        row = Row(done.step, id_, base.step, done.lane, kind, label, None, None, created, packed, b"", 0)
+        checkpoint = self._checkpoint(row)
+        if done.replayed and (written := self._checkpoint_at(done.step)).id != id_:
+            self._memory.base = Base(done.step, 0, EMPTY, False, written)
+            return written
+        self._memory.base = Base(done.step, done.lane, draft.accept(), base.loaded, checkpoint)
+        if done.unfolded >= self._storage.fold_after:
+            self._fold(done)
+        return checkpoint
+
+    def _explained(self, conflict: Conflict, base: Base) -> Conflict:
+        """The storage's conflict, with checkpoints instead of steps and in words."""
+        head = self._head()
+        stands = f"head is step {head.step}" if head is not None else "branch is empty"
+        came = f"step {base.step}" if base.step is not None else "an empty branch"
+        if base.step is None:
+            text = (
+                f"branch {self._branch!r} of {self._id!r} is not empty (its {stands}), and this handle has not read it"
+            )
+            hint = "call thread.state() first, change what it returns, and save that"
+            return Conflict(text, base=None, head=head, hint=hint)
+        text = f"branch {self._branch!r} of {self._id!r} has moved: the base is {came}, the {stands}"
+        del conflict
+        return Conflict(text, base=base.checkpoint, head=head)
+
+    def _fold(self, done: Committed) -> None:
+        """Replace the lane's many small payload rows by a few large ones."""
+
+        def merge(payload: Any, chunks: Any) -> Folding:
+            return merged(payload, chunks, self._seal)
+
+        self._storage.fold(done.thread, done.lane, merge)
+
+    def _acquire(self, wait: float) -> Lease:
+        until = time.monotonic() + wait
+        pause = 0.002
+        while True:
+            try:
+                return self._storage.acquire(self._id, self._branch)
+            except Busy:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise
+            # There is nothing to wait on across processes: look again, less and less often.
+            time.sleep(min(left, pause * random.uniform(0.5, 1.5)))  # noqa: S311 - not for secrets
+            pause = min(pause * 2, 0.1)
+
+
+EMPTY_BASE = Base(None, 0, EMPTY, True, None)
+_MOST_RETRIES = 20
+
+
+def _own(head: Head, row: Row) -> bool:
+    """Does the branch go on growing this checkpoint's lane?"""
+    return head.ref.lane != 0 and head.ref.lane == row.lane
+
+
+def _short_text(text: str | None, what: str) -> str | None:
+    if text is None:
+        return None
+    if type(text) is not str or not text.isprintable() or len(text.encode()) > references.MAX_ID_BYTES:
+        raise BadInput(f"a {what} is printable text of at most {references.MAX_ID_BYTES} bytes, not {text!r:.80}")
+    return text
+
+
+def merged(payload: list[Piece], chunks: list[Piece], seal: int) -> Folding:
+    """What a fold makes of a lane's payload rows and of the last, still small, chunk of each log.
+
+    A chunk is merged only with what follows it: its log must be among those in the payload rows.
+    """
+    segments = [segment for piece in payload for segment in unpack(piece.data, seal)]
+    logs = {segment[0] for segment in segments}
+    used = []
+    for piece in chunks:
+        found = unpack(piece.data, seal)
+        if found[0][0] in logs:
+            used.append(piece.key)
+            segments.extend(found)
+    lane = payload[0].lane if payload else 0
+    bounds = fold(segments, seal)
+    made = [Chunk(lane, bound.log, bound.start, bound.stop, bound.data) for bound in bounds]
+    return Folding([piece.key for piece in payload], used, made)
