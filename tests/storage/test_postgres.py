@@ -15,7 +15,8 @@ import pytest
 from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
-from clew.storage.postgres import _COMMIT, PostgresEngine, PostgresStorage, migrate
+from clew.storage.port import Want
+from clew.storage.postgres import _COMMIT, _QUERIES, PostgresEngine, PostgresStorage, migrate
 from clew.storage.postgres_schema import newest
 from clew.testing.postgres import Databases, Server, TestDatabase
 
@@ -324,3 +325,65 @@ class TestProcesses:
         done = run_python(script, postgres.url)
         assert done.returncode == 0, done.stderr
         assert len(nonces(storage)) == 3
+
+
+def test_without_psycopg_the_error_names_the_extra() -> None:
+    script = """
+        import sys
+        sys.modules["psycopg"] = None
+        import clew
+        from clew.errors import ClewError
+        try:
+            clew.open("postgresql://localhost/none")
+        except ClewError as error:
+            print(type(error).__name__, error)"""
+    done = run_python(script)
+    assert done.stdout.startswith("StorageError"), done.stderr
+    assert 'pip install "clew[postgres]"' in done.stdout
+
+
+class TestPlans:
+    """Row-level security keeps conditions that might leak out of indexes; nothing that is read often may need one."""
+
+    def test_reads_use_indexes_on_tables_nobody_analysed(
+        self, postgres: TestDatabase, engine: PostgresEngine, storage: PostgresStorage
+    ) -> None:
+        head = storage.commit(step())
+        thread, low = head.thread, head.thread << 32
+        many = f"FROM generate_series(2, 3000) AS n, (SELECT {storage._tenant} AS tenant) AS t"
+        ask(
+            postgres.url,
+            "SELECT 1",
+            f"SET clew.tenant = {storage._tenant}",
+            f"INSERT INTO clew.checkpoint (tenant, lane, key, created, crc, parent, kind, id, manifest)"
+            f" SELECT tenant, 1, {low} + n, 1, 1, n - 1, 1, md5(n::text), 'm' {many}",
+            f"INSERT INTO clew.payload (tenant, lane, key, data) SELECT tenant, 1, {low} + n, 'data' {many}",
+            f"INSERT INTO clew.thread (tenant, id, created, updated) SELECT tenant, 't' || n, n, n * 1e9 {many}",
+            f"INSERT INTO clew.ref (tenant, thread, name, kind) SELECT tenant, {thread} + n, 'main', 'branch' {many}",
+        )
+        reads = {
+            "thread": {"thread_id": "t"},
+            "row": {"key": low + 5},
+            "ref": {"thread": thread, "name": "main"},
+            "threads_updated": {"stamp": 1 << 62, "after": "", "limit": 5},
+            "threads_id": {"after": "", "limit": 5},
+            "forget": {"low": low, "thread": thread, "steps": [1, 2]},
+            "delete_payload": {"keys": [low + 1, low + 2]},
+        }
+        with storage.snapshot() as snapshot:
+            assert len(snapshot.history(thread, 3000, 2000)) == 2000
+            head_row = snapshot.head("t", "main")
+            assert head_row is not None
+            assert len(snapshot.payload(thread, [Want(1, 1, 0, 1)], 5)) == 5
+        with storage._writing("t"), engine.transaction(*storage._read) as connection:
+            for name, values in reads.items():
+                explain = b"EXPLAIN (FORMAT TEXT) " + _QUERIES[name]
+                plan = "\n".join(row[0] for row in connection.execute(explain, {"tenant": storage._tenant, **values}))
+                lines = plan.splitlines()
+                for at, line in enumerate(lines):
+                    if "Scan" in line and any(
+                        f" on {name}" in line for name in ("checkpoint", "payload", "thread", "ref")
+                    ):
+                        assert "Index" in line or "Bitmap" in line, f"{name}:\n{plan}"
+                        condition = next(below for below in lines[at:] if "Index Cond" in below)
+                        assert any(column in condition for column in ("key", "id", "thread", "active")), plan

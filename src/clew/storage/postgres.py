@@ -77,7 +77,7 @@ FOLD_AFTER = 1 << 31
 1.5 for 1.5 KB), while the rows that a fold replaces stay until a vacuum (folded every 32: 2.8, every 256: 2.6)."""
 _LIMITS = """
 SELECT set_config('search_path', 'clew, pg_temp', true), set_config('statement_timeout', '120s', true),
-       set_config('idle_in_transaction_session_timeout', '60s', true)"""
+       set_config('idle_in_transaction_session_timeout', '60s', true), set_config('enable_seqscan', 'off', true)"""
 
 _renewing = threading.Lock()
 _abandoned: list[Any] = []

@@ -169,6 +169,8 @@ DECLARE
 BEGIN
     ignored := set_config('clew.tenant', p_tenant::text, true);
     ignored := set_config('lock_timeout', '10s', true);
+    -- Plans are kept; one made while a table was a page long must not read all of it when it has grown.
+    ignored := set_config('enable_seqscan', 'off', true);
     IF NOT p_strict THEN
         ignored := set_config('synchronous_commit', 'off', true);
     ELSIF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
@@ -372,6 +374,89 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clew.keep_blobs FROM PUBLIC;
 
+-- The reads of every load, as functions: their plans are kept by the session. Unprepared, planning under row-level
+-- security takes several times longer than finding the rows. They look up one table at a time, by values: in a join, a
+-- planner that knows nothing of a young table may think that reading all of a tenant's rows is as good as a look-up.
+CREATE FUNCTION clew.head(p_tenant integer, p_thread text, p_branch text) RETURNS TABLE (
+    thread bigint, name text, ref_kind text, ref_step integer, ref_lane integer, epoch bigint,
+    owner bigint, host text, boot text, pidns bigint, pid bigint, started bigint, nonce text, remaining bigint,
+    step bigint, id text, parent integer, lane integer, kind smallint, label text, run text, next bytea, created bigint,
+    metadata bytea, manifest bytea, crc bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_owner bigint;
+BEGIN
+    SELECT t.thread INTO thread FROM clew.thread t WHERE t.tenant = p_tenant AND t.id = p_thread;
+    SELECT r.name, r.kind, r.step, r.lane, r.epoch, r.owner INTO name, ref_kind, ref_step, ref_lane, epoch, v_owner
+      FROM clew.ref r WHERE r.tenant = p_tenant AND r.thread = head.thread AND r.name = p_branch AND r.kind = 'branch';
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    IF v_owner IS NOT NULL THEN
+        SELECT o.owner, o.host, o.boot, o.pidns, o.pid, o.started, o.nonce, o.expires - clew.now()
+          INTO owner, host, boot, pidns, pid, started, nonce, remaining
+          FROM clew.owner o WHERE o.tenant = p_tenant AND o.owner = v_owner;
+    END IF;
+    SELECT c.key & 4294967295, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.manifest, c.crc
+      INTO step, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc
+      FROM clew.checkpoint c WHERE c.tenant = p_tenant AND c.key = (head.thread << 32) + ref_step;
+    RETURN NEXT;
+END $$;
+REVOKE ALL ON FUNCTION clew.head FROM PUBLIC;
+
+-- OFFSET 0 keeps the look-up of a parent apart, so that it is one by its key and no join.
+CREATE FUNCTION clew.history(p_tenant integer, p_low bigint, p_step bigint, p_limit bigint) RETURNS TABLE (
+    step bigint, id text, parent integer, lane integer, kind smallint, label text, run text, next bytea, created bigint,
+    metadata bytea, crc bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE path AS (
+        SELECT c.key, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.crc, 1::bigint AS depth
+        FROM clew.checkpoint c WHERE c.tenant = p_tenant AND c.key = p_low + p_step
+        UNION ALL
+        SELECT c.*, path.depth + 1
+        FROM path CROSS JOIN LATERAL (
+            SELECT c.key, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.crc
+            FROM clew.checkpoint c WHERE c.tenant = p_tenant AND c.key = p_low + path.parent OFFSET 0
+        ) c
+        WHERE path.depth < p_limit
+    )
+    SELECT p.key & 4294967295, p.id, p.parent, p.lane, p.kind, p.label, p.run, p.next, p.created, p.metadata, p.crc
+    FROM path p ORDER BY p.depth;
+END $$;
+REVOKE ALL ON FUNCTION clew.history FROM PUBLIC;
+
+CREATE FUNCTION clew.pieces(p_tenant integer, p_low bigint, p_upto bigint, p_lanes bigint[])
+RETURNS TABLE (key bigint, lane integer, data bytea) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT p.key, p.lane, p.data FROM clew.payload p
+    WHERE p.tenant = p_tenant AND p.key > p_low AND p.key <= p_low + p_upto AND p.lane = ANY (p_lanes) ORDER BY p.key;
+END $$;
+REVOKE ALL ON FUNCTION clew.pieces FROM PUBLIC;
+
+-- Chunks of one log do not overlap: the first that can hold `start` is the last that begins at or before it.
+CREATE FUNCTION clew.chunks(p_tenant integer, p_thread bigint, p_lane bigint, p_log bigint, p_start bigint, p_stop bigint)
+RETURNS TABLE (key bigint, lane integer, data bytea) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_first bigint;
+BEGIN
+    SELECT c.start INTO v_first FROM clew.chunk c
+     WHERE c.tenant = p_tenant AND c.thread = p_thread AND c.lane = p_lane AND c.log = p_log AND c.start <= p_start
+     ORDER BY c.thread DESC, c.lane DESC, c.log DESC, c.start DESC LIMIT 1;
+    RETURN QUERY
+    SELECT c.key, c.lane, c.data FROM clew.chunk c
+     WHERE c.tenant = p_tenant AND c.thread = p_thread AND c.lane = p_lane AND c.log = p_log
+       AND c.start >= coalesce(v_first, 0) AND c.start < p_stop AND c.stop > p_start
+     ORDER BY c.start;
+END $$;
+REVOKE ALL ON FUNCTION clew.chunks FROM PUBLIC;
+
 -- What an application role needs, and no more. To be called by the owner of the schema; again after an upgrade is
 -- not needed: migrations repeat it for every role that has it.
 CREATE FUNCTION clew.grant_to(role name) RETURNS void
@@ -382,7 +467,7 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON clew.thread, clew.ref, clew.checkpoint, clew.payload, clew.chunk,'
                    ' clew.blob, clew.blob_use, clew.owner TO %I', role);
     EXECUTE format('GRANT EXECUTE ON FUNCTION clew.now, clew.tenant_key, clew.enter, clew.lock_thread, clew.commit, clew.advance,'
-                   ' clew.refuse_written,'
+                   ' clew.refuse_written, clew.head, clew.history, clew.pieces, clew.chunks,'
                    ' clew.keep_blobs TO %I', role);
 END $$;
 REVOKE ALL ON FUNCTION clew.grant_to FROM PUBLIC;

@@ -3,32 +3,21 @@
 -- Row-level security lets a condition on a table use an index only if the condition cannot leak: a column compared with
 -- a column or a parameter by =, <, and the like. `c.key = (t.thread << 32) + r.step` computes with columns of the same
 -- join and is kept out; so the key is computed first, in a MATERIALIZED part, and then compared.
--- Lists are bound as arrays: `= ANY` is looked up in the index, also before the planner knows anything of the table.
+-- OFFSET 0 keeps a look-up apart from its surroundings, so that it stays one by its key: a planner that knows nothing
+-- of a young table may think a join over all of a tenant's rows just as good. The reads of every load are functions
+-- (postgres_001_history.sql). Lists are bound as arrays: `= ANY` is looked up in the index.
 
 -- name: head
-WITH h AS MATERIALIZED (
-    SELECT t.thread, r.name, r.kind, r.step, r.lane, r.epoch, r.owner, (t.thread << 32) + r.step AS key
-    FROM thread t JOIN ref r ON r.tenant = t.tenant AND r.thread = t.thread
-    WHERE t.tenant = %(tenant)s AND t.id = %(thread_id)s AND r.name = %(branch)s AND r.kind = 'branch'
-)
-SELECT h.thread, h.name, h.kind, h.step, h.lane, h.epoch,
-    o.owner, o.host, o.boot, o.pidns, o.pid, o.started, o.nonce,
-    o.expires - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint,
-    c.key & 4294967295, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.manifest, c.crc
-FROM h
-LEFT JOIN owner o ON o.tenant = %(tenant)s AND o.owner = h.owner
-LEFT JOIN checkpoint c ON c.tenant = %(tenant)s AND c.key = h.key
+SELECT * FROM clew.head(%(tenant)s, %(thread_id)s, %(branch)s)
+
+-- name: payload
+SELECT * FROM clew.pieces(%(tenant)s, %(low)s, %(upto)s, %(lanes)s::bigint[])
+
+-- name: chunks
+SELECT * FROM clew.chunks(%(tenant)s, %(thread)s, %(lane)s, %(log)s, %(start)s, %(stop)s)
 
 -- name: history
-WITH RECURSIVE path AS (
-    SELECT key, id, parent, lane, kind, label, run, next, created, metadata, crc, %(low)s::bigint + parent AS up, 1 AS depth
-    FROM checkpoint WHERE tenant = %(tenant)s AND key = %(low)s::bigint + %(step)s
-    UNION ALL
-    SELECT c.key, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.crc,
-        %(low)s::bigint + c.parent, path.depth + 1
-    FROM path JOIN checkpoint c ON c.tenant = %(tenant)s AND c.key = path.up WHERE path.depth < %(limit)s
-)
-SELECT key & 4294967295, id, parent, lane, kind, label, run, next, created, metadata, crc FROM path ORDER BY depth
+SELECT * FROM clew.history(%(tenant)s, %(low)s, %(step)s, %(limit)s)
 
 -- name: threads_updated
 -- By (active, updated) is by updated: `active` is its hour, and has the index.
@@ -69,7 +58,9 @@ SELECT t.thread, t.id, t.created, t.updated, t.step,
     EXISTS (SELECT FROM ref r JOIN owner o ON o.tenant = r.tenant AND o.owner = r.owner
             WHERE r.tenant = %(tenant)s AND r.thread = t.thread
               AND o.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)
-FROM t LEFT JOIN checkpoint c ON c.tenant = %(tenant)s AND c.key = t.newest
+FROM t LEFT JOIN LATERAL (
+    SELECT k.label, k.metadata FROM checkpoint k WHERE k.tenant = %(tenant)s AND k.key = t.newest OFFSET 0
+) c ON true
 
 -- name: delete_payload
 DELETE FROM payload WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bigint[]) RETURNING key
