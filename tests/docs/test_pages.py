@@ -1,0 +1,57 @@
+"""What the pages show is so: their programs run, their links lead somewhere, their output is real."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pages import PAGES, ROOT, anchors, blocks, links, name, run
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
+def test_the_python_on_the_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "AGENT_DB" in page.read_text("utf-8"):
+        monkeypatch.setenv("AGENT_DB", request.getfixturevalue("postgres").url)
+    assert run(page, {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_links_of_the_page_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} points at {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} points at {link}"
+
+
+def readme_script() -> ModuleType:
+    loader = importlib.machinery.SourceFileLoader("readme_script", str(ROOT / "scripts" / "readme"))
+    spec = importlib.util.spec_from_loader("readme_script", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_output_in_the_readme_is_real() -> None:
+    script = readme_script()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert script.ageless(readme) == script.ageless(script.written(readme)), "run scripts/readme"
+
+
+def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
+    script = readme_script()
+    table = script.bench()
+    assert table in (ROOT / "README.md").read_text("utf-8"), "run scripts/readme"
+    if script.RESULTS.exists():
+        rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+        assert len(rows) >= 4
+        assert any("bytes" in row for row in rows)
+        assert any("latest" in row for row in rows), "also where the other is faster"
