@@ -42,12 +42,21 @@ def is_terminal() -> bool:
 
 def print_json(value: Any) -> None:
     """One document, indented for people, whatever the terminal's encoding."""
+    text = json.dumps(value, indent=2, ensure_ascii=not is_utf8()) + "\n"
     try:
-        text = json.dumps(value, indent=2, ensure_ascii=not is_utf8())
-        text.encode(sys.stdout.encoding or "utf-8")
+        data = text.encode()
     except UnicodeEncodeError:  # lone surrogates
-        text = json.dumps(value, indent=2)
-    sys.stdout.write(text + "\n")
+        data = json.dumps(value, indent=2).encode() + b"\n"
+    write_bytes(data)
+
+
+def write_bytes(data: bytes | bytearray) -> None:
+    """Write all of it to stdout. Python's own `write` may stop in the middle, and say so only by its result, when it is
+    told not to buffer."""
+    sys.stdout.flush()
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
 
 
 def checkpoint_json(checkpoint: clew.Checkpoint) -> dict[str, Any]:

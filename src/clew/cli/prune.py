@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from datetime import timedelta
 from functools import partial
 
@@ -62,11 +63,12 @@ def _confirm(ctx: click.Context, planned: clew.Pruned) -> None:
     if not planned.checkpoints:
         return
     note(_sentence(planned))
-    try:
-        agreed = click.confirm("Delete them?", err=True)
-    except click.Abort:
-        raise click.UsageError("nobody answered, so nothing was deleted; add --yes") from None
-    if not agreed:
+    click.echo("Delete them? [y/N] ", nl=False, err=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        note("")
+        raise click.UsageError("nobody answered, so nothing was deleted; add --yes")
+    if answer.strip().lower() not in ("y", "yes"):
         note("nothing was deleted")
         ctx.exit(1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from clew.cli.output import (
     print_json,
     size,
     table,
+    write_bytes,
 )
 from clew.cli.place import complete_place, find_place
 from clew.cli.settings import database_options, note, open_database, settings
@@ -105,9 +105,9 @@ def _print_value(value: Any, *, full: bool) -> None:
     if settings().json:
         print_json(clew.as_json(value))
     elif isinstance(value, str):
-        sys.stdout.write(_for_terminal(value) + "\n" if is_terminal() else value)
+        write_bytes((_for_terminal(value) + "\n" if is_terminal() else value).encode("utf-8", "surrogatepass"))
     elif isinstance(value, bytes | bytearray) and not is_terminal():
-        sys.stdout.buffer.write(value)
+        write_bytes(value)
     else:
         _print_form(clew.as_json(value), full=full)
 

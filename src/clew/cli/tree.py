@@ -21,7 +21,8 @@ _DICTS = ("dict", "OrderedDict", "defaultdict", "Counter", "mappingproxy")
 def tree(form: Any, width: int, *, full: bool = False) -> Iterator[Text]:
     """The lines of a state, or of a part of it."""
     shown = _Tree(width, full=full)
-    if _parts(form) and (_reads_better_apart(form) or inline(form, width) is None):
+    is_named = isinstance(_body(form), dict) or _is_pairs(form)
+    if _parts(form) and (is_named or _reads_better_apart(form) or inline(form, width) is None):
         yield from shown.children(form, 0)
     else:
         yield from shown.lines("", form, 0, 0)
