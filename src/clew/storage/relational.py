@@ -165,7 +165,7 @@ class RelationalSnapshot:
             found = self._run(f"threads_{order}", stamp=stamp, after=last, limit=limit)
         else:
             raise ValueError(f"order is 'updated', 'created' or 'id', not {order!r}")
-        return [Listed._make((*row[:8], bool(row[8]))) for row in found]
+        return [Listed._make((*row[:8], bool(row[8]), row[9])) for row in found]
 
     def pieces(self, thread: int, *, folded: bool, after: int, limit: int) -> list[Piece]:
         low = thread << STEP_BITS
@@ -176,7 +176,7 @@ class RelationalSnapshot:
         return [Piece(key, key & STEPS, lane, data) for key, lane, data in found]
 
     def usage(self) -> Usage:
-        threads, checkpoints, rows, payload, chunks, blobs, blob_bytes = self._run("usage")[0]
+        threads, checkpoints, rows, payload, chunks, blobs, blob_bytes, items, item_bytes = self._run("usage")[0]
         file_bytes, free_bytes = self._storage._space(self._run)
         return Usage(
             threads=threads,
@@ -185,8 +185,8 @@ class RelationalSnapshot:
             payload_bytes=int(payload) + int(chunks),
             blobs=blobs,
             blob_bytes=int(blob_bytes),
-            items=0,
-            item_bytes=0,
+            items=items,
+            item_bytes=int(item_bytes),
             file_bytes=file_bytes,
             free_bytes=free_bytes,
         )
@@ -419,6 +419,7 @@ class Relational(ABC):
                 return 0
             thread = found[0][0]
             low = thread << STEP_BITS
+            self._keep_last_step(run, thread)
             gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps)]
             if gone:
                 run("forget_auto_refs", thread=thread, steps=gone)
@@ -426,6 +427,9 @@ class Relational(ABC):
                 if parent is None or run("row_exists", key=low | parent):
                     run("relink", key=low | step, parent=parent, crc=crc)
         return len(gone)
+
+    def _keep_last_step(self, run: Run, thread: int) -> None:
+        """Before checkpoints go: see to it that no step is given again where the rows themselves tell which is next."""
 
     def rewrite(self, thread_id: str, key: int, old: Piece, chunks: Sequence[Chunk], *, folded: bool) -> bool:
         with self._writing(thread_id) as run:

@@ -5,6 +5,7 @@ only. `-- part: <name>` defines a fragment, and `{name}` puts it into a later bl
 
     {now}           the clock that leases expire by, in nanoseconds
     {live}          the owner row `o` has not expired
+    {stamp}         the clock that items expire by, in microseconds since 1970
     {each:steps}    a subquery over a bound list of integers (its column is `item`)
     {each_text:ids} a subquery over a bound list of strings
 
@@ -21,9 +22,10 @@ from typing import Literal
 Dialect = Literal["sqlite", "postgres"]
 
 _POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
+_POSTGRES_STAMP = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 _WORDS: dict[Dialect, dict[str, str]] = {
-    "sqlite": {"now": ":now", "live": "o.expires > :now AND o.boot = :boot"},
-    "postgres": {"now": _POSTGRES_NOW, "live": f"o.expires > {_POSTGRES_NOW}"},
+    "sqlite": {"now": ":now", "live": "o.expires > :now AND o.boot = :boot", "stamp": ":stamp"},
+    "postgres": {"now": _POSTGRES_NOW, "live": f"o.expires > {_POSTGRES_NOW}", "stamp": _POSTGRES_STAMP},
 }
 _EACH: dict[Dialect, dict[str, str]] = {
     "sqlite": {
@@ -44,7 +46,8 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 @cache
 def queries(dialect: Dialect) -> dict[str, str]:
     """Every query by its name, ready for the dialect's driver."""
-    text = (files("clew.storage") / "sql" / "queries.sql").read_text("utf-8")
+    sql = files("clew.storage") / "sql"
+    text = "\n".join((sql / name).read_text("utf-8") for name in ("queries.sql", "items.sql"))
     headings = list(_HEADING.finditer(text))
     parts = dict(_WORDS[dialect])
     named: dict[str, str] = {}

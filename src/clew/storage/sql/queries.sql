@@ -10,8 +10,18 @@ o.owner, o.host, o.boot, o.pidns, o.pid, o.started, o.nonce, o.expires - {now}
 -- name: thread
 SELECT thread FROM thread WHERE tenant = :tenant AND id = :thread_id
 
--- name: thread_counters
-SELECT thread, step, lane FROM thread WHERE tenant = :tenant AND id = :thread_id
+-- part: last_step
+max(t.step, coalesce((SELECT max(k.key) & 4294967295 FROM checkpoint k
+                      WHERE k.key > t.thread << 32 AND k.key < (t.thread + 1) << 32), 0))
+
+-- name: thread_counters (postgres)
+SELECT thread, step FROM thread WHERE tenant = :tenant AND id = :thread_id
+
+-- name: thread_counters (sqlite)
+SELECT thread, {last_step} FROM thread t WHERE tenant = :tenant AND id = :thread_id
+
+-- name: keep_last_step (sqlite)
+UPDATE thread AS t SET step = {last_step} WHERE tenant = :tenant AND thread = :thread
 
 -- name: create_thread
 INSERT INTO thread (tenant, id, created, updated) VALUES (:tenant, :thread_id, :created, :created) RETURNING thread
@@ -104,11 +114,13 @@ SELECT b.digest, octet_length(b.data) FROM blob_use u JOIN blob b ON b.tenant = 
 WHERE u.tenant = :tenant AND u.thread = :thread
 
 -- part: listed_columns
-SELECT t.thread, t.id, t.created, t.updated, t.step,
+SELECT t.thread, t.id, t.created, t.updated, {last_step},
     (SELECT count(*) FROM ref r WHERE r.tenant = t.tenant AND r.thread = t.thread AND r.kind = 'branch'),
     c.label, c.metadata,
     EXISTS (SELECT 1 FROM ref r JOIN owner o ON o.tenant = r.tenant AND o.owner = r.owner
-            WHERE r.tenant = t.tenant AND r.thread = t.thread AND {live})
+            WHERE r.tenant = t.tenant AND r.thread = t.thread AND {live}),
+    coalesce((SELECT k.created FROM checkpoint k WHERE k.key > t.thread << 32 AND k.key < (t.thread + 1) << 32
+              ORDER BY k.key DESC LIMIT 1), t.updated)
 
 -- part: listed_newest
 LEFT JOIN checkpoint c ON c.tenant = t.tenant AND c.key = coalesce(
@@ -144,7 +156,10 @@ SELECT
     (SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(data)), 0) FROM chunk WHERE tenant = :tenant),
     (SELECT count(*) FROM blob WHERE tenant = :tenant),
-    (SELECT coalesce(sum(octet_length(data)), 0) FROM blob WHERE tenant = :tenant)
+    (SELECT coalesce(sum(octet_length(data)), 0) FROM blob WHERE tenant = :tenant),
+    (SELECT count(*) FROM item WHERE tenant = :tenant),
+    (SELECT coalesce(sum(octet_length(place) + octet_length(key) + octet_length(value)
+        + coalesce(octet_length(vectors), 0)), 0) FROM item WHERE tenant = :tenant)
 
 -- name: ref
 SELECT r.kind, r.step, r.lane, r.epoch, {owner_columns}
