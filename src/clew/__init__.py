@@ -9,6 +9,7 @@
 """
 
 from clew.database import Database, open  # noqa: A004 - `clew.open` is the name people guess
+from clew.items import Item, Store
 from clew.model import Checkpoint, Page, Pruned, ThreadInfo, Usage
 from clew.references import thread_id
 from clew.state.diff import Diff, diff
@@ -28,6 +29,8 @@ __all__ = [
     "as_json",
     "Database",
     "Thread",
+    "Store",
+    "Item",
     "Diff",
     "Checkpoint",
     "ThreadInfo",
