@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -55,23 +54,33 @@ class _Hop:
         self._executor.shutdown(wait=True)
 
 
-_NO_HOP = _Hop()
-
-
-@dataclass(frozen=True, slots=True)
 class Checkpoint(model.Checkpoint):
     """A checkpoint whose `state()` is awaited."""
 
-    _hop: _Hop = _NO_HOP
+    __slots__ = ("_hop",)
+
+    def __init__(self, checkpoint: model.Checkpoint, hop: _Hop) -> None:
+        super().__init__(*(getattr(checkpoint, name) for name in _FIELDS))
+        self._hop = hop
 
     async def state(self) -> dict[str, Any]:  # type: ignore[override]
         """The state at this checkpoint: fresh containers, yours to change."""
-        return await self._hop(model.Checkpoint.state, self)
+        return await self._hop(self._load, self.step)
 
 
-def _awaitable(checkpoint: model.Checkpoint, hop: _Hop) -> Checkpoint:
-    values = {field.name: getattr(checkpoint, field.name) for field in fields(model.Checkpoint)}
-    return Checkpoint(**values, _hop=hop)
+_FIELDS = (
+    "id",
+    "step",
+    "parent",
+    "kind",
+    "label",
+    "run",
+    "next",
+    "created_at",
+    "metadata",
+    "thread_id",
+    "_load",
+)
 
 
 def open(  # noqa: A001 - `clew.aio.open` is the name people guess
@@ -200,7 +209,7 @@ class Thread:
 
     async def _head(self) -> Checkpoint | None:
         head = await self._hop(lambda: self._home.head)
-        return None if head is None else _awaitable(head, self._hop)
+        return None if head is None else Checkpoint(head, self._hop)
 
     @property
     def branches(self) -> Awaitable[dict[str, int | None]]:
@@ -214,11 +223,11 @@ class Thread:
         return await self._hop(self._handle.state, ref)
 
     async def checkpoint(self, ref: Ref = "head") -> Checkpoint:
-        return _awaitable(await self._hop(self._home.checkpoint, ref), self._hop)
+        return Checkpoint(await self._hop(self._home.checkpoint, ref), self._hop)
 
     async def history(self, *, limit: int | None = None, before: Ref | None = None) -> list[Checkpoint]:
         found = await self._hop(self._home.history, limit=limit, before=before)
-        return [_awaitable(checkpoint, self._hop) for checkpoint in found]
+        return [Checkpoint(checkpoint, self._hop) for checkpoint in found]
 
     async def diff(self, a: Ref, b: Ref = "head") -> Diff:
         return await self._hop(self._home.diff, a, b)
@@ -233,7 +242,7 @@ class Thread:
         key: str | None = None,
     ) -> Checkpoint:
         saved = await self._hop(self._handle.save, state, label=label, metadata=metadata, parent=parent, key=key)
-        return _awaitable(saved, self._hop)
+        return Checkpoint(saved, self._hop)
 
     async def update(
         self,
@@ -245,7 +254,7 @@ class Thread:
         key: str | None = None,
     ) -> Checkpoint:
         saved = await self._hop(self._handle.update, changes, label=label, metadata=metadata, parent=parent, key=key)
-        return _awaitable(saved, self._hop)
+        return Checkpoint(saved, self._hop)
 
     @asynccontextmanager
     async def edit(self, label: str | None = None, *, wait: float = 10.0) -> AsyncIterator[dict[str, Any]]:
@@ -267,10 +276,10 @@ class Thread:
         return Thread(self._database, self._hop, to, "main")
 
     async def rewind(self, ref: Ref) -> Checkpoint:
-        return _awaitable(await self._hop(self._handle.rewind, ref), self._hop)
+        return Checkpoint(await self._hop(self._handle.rewind, ref), self._hop)
 
     async def tag(self, name: str, ref: Ref = "head") -> Checkpoint:
-        return _awaitable(await self._hop(self._home.tag, name, ref), self._hop)
+        return Checkpoint(await self._hop(self._home.tag, name, ref), self._hop)
 
     async def delete_tag(self, name: str) -> None:
         await self._hop(self._home.delete_tag, name)

@@ -219,7 +219,7 @@ def _info(row: Listed) -> ThreadInfo:
     return ThreadInfo(
         row.id,
         from_microseconds(row.created),
-        from_microseconds(row.updated),
+        from_microseconds(row.active),
         row.steps,
         row.branches,
         row.label,
@@ -231,7 +231,7 @@ def _info(row: Listed) -> ThreadInfo:
 def _keyset(row: Listed, order: Order) -> tuple[Any, ...]:
     if order == "id":
         return (row.id,)
-    return (row.updated if order == "updated" else row.created, row.thread)
+    return (row.updated if order == "updated" else row.created, row.id)
 
 
 def _cursor(row: Listed, order: Order) -> str:
@@ -245,7 +245,7 @@ def _read_cursor(cursor: str | None, order: Order) -> tuple[Any, ...] | None:
         told, *keyset = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (ValueError, TypeError) as error:
         raise BadInput(f"this cursor is not one of ours: {cursor[:40]!r}", hint="use page.cursor as it is") from error
-    expected = (str,) if order == "id" else (int, int)
+    expected = (str,) if order == "id" else (int, str)
     if told != order or tuple(map(type, keyset)) != expected:
         raise BadInput(f"this cursor belongs to order={told!r}", hint="page on with the order that made it")
     return tuple(keyset)

@@ -40,7 +40,7 @@ def verified(row: Row, seal: int) -> Row:
     return row
 
 
-def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]] | None) -> Checkpoint:
+def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]]) -> Checkpoint:
     """The row as people see it."""
     return Checkpoint(
         row.id,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from clew.errors import BadInput
+from clew.errors import BadInput, CodecError
 from clew.state.codec import (
     IMMUTABLE,
     SPILL_OVER,
@@ -306,9 +306,13 @@ class Draft:
         items: list[bytes] = []
         flags: list[int] = []
         for index, value in enumerate(values, first):
-            item, flag = self._whole(value, f"{path}[{index}]")
-            items.append(item)
-            flags.append(flag)
+            refs = self._refs
+            try:
+                items.append(encode(value, spill=self))
+            except CodecError:
+                encode(value, path=f"{path}[{index}]", spill=self)  # again, to say where: a path costs time to write
+                raise
+            flags.append(int(self._refs != refs))
         return items, flags
 
     def _extend(self, values: list[Any], old: Any, path: str) -> Put:

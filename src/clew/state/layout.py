@@ -51,8 +51,12 @@ EMPTY = Tree({}, 1, 0)
 def place_ref(tag: int, place: Place) -> bytes:
     """A sequence's place, as it is embedded in its parent."""
     numbers = [place.base, place.patches] if tag == DICT else []
-    end = max((run[2] + run[3] for run in place.runs if run[0] == 0 and run[1] == place.log), default=0)
-    numbers += (place.log, place.tail - end if place.log else 0)
+    own = place.log
+    end = 0
+    for run in place.runs:
+        if run[0] == 0 and run[1] == own and run[2] + run[3] > end:
+            end = run[2] + run[3]
+    numbers += (own, place.tail - end if own else 0)
     lane, log, at = 0, place.log, 0
     for run_lane, run_log, start, count in place.runs:
         if run_lane == lane and run_log == log:

@@ -133,7 +133,10 @@ class Folding(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """One thread in a listing, with the metadata of its newest checkpoint."""
+    """One thread in a listing, with the metadata of its newest checkpoint.
+
+    `updated` is what the order goes by; `active` is when the thread was last written to.
+    """
 
     thread: int
     id: str
@@ -144,6 +147,7 @@ class Listed(NamedTuple):
     label: str | None
     metadata: bytes | None
     busy: bool
+    active: int
 
 
 class Lease(NamedTuple):

@@ -27,7 +27,7 @@ import apsw
 from clew.errors import BadInput, ClewError, Closed, StorageError
 from clew.model import Durability
 from clew.storage import sqlite_file
-from clew.storage.ownership import EXPIRY, Heartbeat, Identity, this_process
+from clew.storage.ownership import BEAT, EXPIRY, Heartbeat, Identity, this_process
 from clew.storage.port import Lease
 from clew.storage.relational import Run
 from clew.storage.sqlite_file import MEMORY, open_reader, translate
@@ -206,7 +206,7 @@ class SqliteEngine:
         self.owners: dict[int, int] = {}
         """This process's owner row for each tenant."""
         self.leases: set[tuple[int, Lease]] = set()
-        self.heartbeat = Heartbeat(self._beat)
+        self.heartbeat = Heartbeat(self._beat, min(BEAT, self.expiry / 3e9))
 
     def owner_row(self, tenant: int, run: Run) -> int:
         """This process's owner row, made or refreshed."""

@@ -98,6 +98,8 @@ def _connect(path: str, flags: int) -> apsw.Connection:
     connection.set_busy_handler(_patience())
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    # Without this a statement whose plan might depend on a bound value is planned again each time: 10 µs instead of 1.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for setting in ("temp_store = MEMORY", "mmap_size = 0", "cell_size_check = ON"):
         _pragma(connection, setting)
     return connection

@@ -29,7 +29,11 @@ _LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs"))
 
 # The statements of a commit, with positional parameters: this is the path that every save takes.
 # Two lookups, because one join of both tables was measured to take five times as long as the two.
-_FIND_THREAD = "SELECT thread, step, lane FROM thread WHERE tenant = ? AND id = ?"
+# A commit writes three pages and no more: the checkpoint's, the payload's and the branch's. So the last step is read off
+# the newest checkpoint (`thread.step` counts only when pruning has taken that), and the thread's place in the order of
+# changes is mended only when another thread has overtaken it.
+_FIND_THREAD = "SELECT thread, step, lane, updated FROM thread WHERE tenant = ? AND id = ?"
+_LAST_STEP = "SELECT key & 4294967295 FROM checkpoint WHERE key < ? AND key > ? ORDER BY key DESC LIMIT 1"
 _FIND_REF = "SELECT kind, step, lane, unfolded, epoch, owner FROM ref WHERE thread = ? AND name = ?"
 _REPLAYED = (
     "SELECT key & 4294967295, lane FROM checkpoint WHERE key > ? AND key <= ? AND id = ? ORDER BY key DESC LIMIT 1"
@@ -41,7 +45,12 @@ _CHECKPOINT = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 _PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?, ?)"
 _MOVE = "UPDATE ref SET step = ?, lane = ?, unfolded = ? WHERE thread = ? AND name = ?"
 _LEAVE = "UPDATE ref SET step = ?, lane = ?, unfolded = ?, owner = NULL WHERE thread = ? AND name = ?"
-_COUNT = "UPDATE thread SET step = ?, lane = ?, updated = ? WHERE thread = ?"
+_OPEN_LANE = "UPDATE thread SET lane = ? WHERE thread = ?"
+_OVERTAKE = "UPDATE thread SET updated = ? WHERE thread = ?"
+
+
+_NEWEST = "SELECT max(updated) FROM thread WHERE tenant = ?"
+_STEP_ROOM = 1 << STEP_BITS
 
 
 class SqliteStorage(Relational):
@@ -85,6 +94,9 @@ class SqliteStorage(Relational):
         with self._engine.transaction(leasing=True) as execute:
             yield self._run(execute)
 
+    def _keep_last_step(self, run: Run, thread: int) -> None:
+        run("keep_last_step", thread=thread)
+
     def _identity(self) -> Identity:
         return self._engine.identity
 
@@ -126,7 +138,9 @@ class SqliteStorage(Relational):
         (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
          key, epoch, release) = commit  # fmt: skip
         tenant = self._tenant
-        thread, last, last_lane = execute(_FIND_THREAD, (tenant, thread_id)).get or self._start_thread(commit)
+        thread, last, last_lane, updated = execute(_FIND_THREAD, (tenant, thread_id)).get or self._start_thread(commit)
+        low = thread << STEP_BITS
+        last = max(last, execute(_LAST_STEP, (low + _STEP_ROOM, low)).get or 0)
         found = execute(_FIND_REF, (thread, branch)).get
         if last != (base or 0) or key is not None:
             replayed = self._replayed(commit, thread)
@@ -139,34 +153,39 @@ class SqliteStorage(Relational):
             self._check_owner(commit, thread, owner, ref_epoch)
         if head != base or (lane and lane != ref_lane):
             raise conflict(branch, thread_id, base, head)
-        if not lane:
-            lane = last_lane = last_lane + 1
-            unfolded = 0
-        step = last + 1
-        row = thread << STEP_BITS | step
         before = connection.total_changes()
+        changes = 2
+        if not lane:
+            lane = last_lane + 1
+            unfolded = 0
+            execute(_OPEN_LANE, (lane, thread))
+            changes += 1
+        newest = execute(_NEWEST, (tenant,)).get
+        if updated < newest:
+            execute(_OVERTAKE, (max(created, newest + 1), thread))
+            changes += 1
+        step = last + 1
+        row = low | step
         execute(
             _CHECKPOINT,
             (row, tenant, id_, base, lane, _KINDS[kind], label, run, next_, created, metadata, crc, key, manifest),
         )
-        changes = 3
         if payload is not None:
             execute(_PAYLOAD, (row, tenant, lane, payload))
             unfolded += 1
-            changes = 4
+            changes += 1
         execute(_LEAVE if release else _MOVE, (step, lane, unfolded, thread, branch))
-        execute(_COUNT, (step, last_lane, created, thread))
         if connection.total_changes() - before != changes:
             raise Corrupt(f"thread {thread_id!r}: a commit changed other rows than its own")
         if blobs:
             self._add_blobs(thread, blobs)
         return Committed(thread, step, lane, unfolded, False)
 
-    def _start_thread(self, commit: Commit) -> tuple[int, int, int]:
+    def _start_thread(self, commit: Commit) -> tuple[int, int, int, int]:
         if commit.base is not None:
             raise no_thread(commit.thread_id)
         values = (self._tenant, commit.thread_id, commit.created, commit.created)
-        return self._engine.execute(_THREAD, values).get, 0, 0
+        return self._engine.execute(_THREAD, values).get, 0, 0, commit.created
 
     def _start_branch(self, commit: Commit, thread: int, found: tuple[Any, ...] | None) -> tuple[Any, ...]:
         if commit.base is not None:

@@ -128,7 +128,7 @@ class SnapshotCases:
             assert found == expected, order
         with storage.snapshot() as snapshot:
             first = snapshot.threads(order="updated", after=None, limit=1)[0]
-        assert first[2:] == (STAMP, STAMP + 9, 2, 1, None, b"newest", False)
+        assert first[2:] == (STAMP, STAMP + 9, 2, 1, None, b"newest", False, STAMP + 9)
 
     def test_usage_counts(self, storage: Storage) -> None:
         grow(storage, 2, blobs=[("d", b"12345")])

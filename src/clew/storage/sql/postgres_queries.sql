@@ -57,7 +57,8 @@ SELECT t.thread, t.id, t.created, t.updated, t.step,
     c.label, c.metadata,
     EXISTS (SELECT FROM ref r JOIN owner o ON o.tenant = r.tenant AND o.owner = r.owner
             WHERE r.tenant = %(tenant)s AND r.thread = t.thread
-              AND o.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)
+              AND o.expires > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint),
+    t.updated
 FROM t LEFT JOIN LATERAL (
     SELECT k.label, k.metadata FROM checkpoint k WHERE k.tenant = %(tenant)s AND k.key = t.newest OFFSET 0
 ) c ON true

@@ -11,7 +11,7 @@ CREATE TABLE thread (
     id      TEXT NOT NULL,
     created INTEGER NOT NULL,
     updated INTEGER NOT NULL,
-    step    INTEGER NOT NULL DEFAULT 0,          -- the last step given
+    step    INTEGER NOT NULL DEFAULT 0,          -- the last step given, if it is not the thread's newest row's
     lane    INTEGER NOT NULL DEFAULT 0,          -- the last lane given
     UNIQUE (tenant, id)
 ) STRICT;
