@@ -73,7 +73,7 @@ class _Shell(click.Group):
         return list(self.commands)
 
 
-@click.group(cls=_Shell, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("clew", cls=_Shell, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @database_options(outer=True)
 @click.version_option(package_name="clew", message="clew %(version)s")
 def main() -> None:

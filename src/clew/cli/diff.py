@@ -15,7 +15,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow"}
 _PIPED_WIDTH = 160
 
 
-@click.command()
+@click.command(short_help="Show what changed between two checkpoints.")
 @click.argument("old", metavar="THREAD@A", shell_complete=complete_place)
 @click.argument("new", metavar="[B | THREAD@B]", required=False, shell_complete=complete_place)
 @database_options()

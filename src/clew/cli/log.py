@@ -27,7 +27,7 @@ class _Names(NamedTuple):
     tags: Mapping[str, int | None]
 
 
-@click.command()
+@click.command(short_help="Show a thread's history, with branches as lanes.")
 @click.argument("place", metavar="THREAD[@REF]", shell_complete=complete_place)
 @click.option("-n", "--limit", type=click.IntRange(min=0), default=30, show_default=True, help="How many; 0 for all.")
 @click.option("-b", "--branch", metavar="NAME", help="Only what this branch stands on.")

@@ -12,7 +12,7 @@ from clew.cli.output import console, counted, print_json, size, table
 from clew.cli.settings import database_options, open_database, settings
 
 
-@click.command()
+@click.command(short_help="Show how much is stored.")
 @database_options()
 def usage() -> None:
     """Show how much is stored: this tenant's threads, and the database as a whole."""
