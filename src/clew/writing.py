@@ -11,9 +11,9 @@ from typing import Any
 
 from clew import references
 from clew.errors import BadInput, Busy, Conflict
-from clew.model import Checkpoint, Kind
+from clew.model import Checkpoint, Kind, from_microseconds
 from clew.reading import Base, find_row, reader, to_checkpoint
-from clew.state.codec import encode
+from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.pieces import fold, unpack
@@ -22,11 +22,13 @@ from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Pi
 
 Ref = str | int | Checkpoint
 _LETTERS = str.maketrans("0123456789abcdef", "klmnopqrstuvwxyz")
+_random = random.Random(os.urandom(32))  # noqa: S311 - ids must not repeat; nobody is kept from guessing them
+os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
 
 
 def new_id() -> str:
     """A random checkpoint id. Its letters are no digits, so that no part of it reads as a step."""
-    return os.urandom(8).hex().translate(_LETTERS)
+    return f"{_random.getrandbits(64):016x}".translate(_LETTERS)
 
 
 class Memory:
@@ -247,8 +249,9 @@ class Writing:
             done = self._storage.commit(commit)
         except Conflict as conflict:
             raise self._explained(conflict, base) from None
-        row = Row(done.step, id_, base.step, done.lane, kind, label, None, None, created, packed, b"", 0)
-        checkpoint = self._checkpoint(row)
+        told = {} if packed is None else decode(packed)
+        at = from_microseconds(created)
+        checkpoint = Checkpoint(id_, done.step, base.step, kind, label, None, (), at, told, self._id, self._state_at)
         if done.replayed and (written := self._checkpoint_at(done.step)).id != id_:
             self._memory.base = Base(done.step, 0, EMPTY, False, written)
             return written

@@ -48,6 +48,7 @@ from clew.state.shadow import (
     Place,
     Run,
     TextNode,
+    is_flat,
     same,
     shadow,
     unchanged_prefix,
@@ -215,12 +216,15 @@ class Draft:
         """Put items at the tail of the place's log; returns their run, and the place with its tail moved."""
         log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
         sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
+        self._log_items(log, tail, sizes, items)
+        return (0, log, tail, len(items)), place._replace(log=log, tail=tail + len(items))
+
+    def _log_items(self, log: int, tail: int, sizes: list[int], items: Sequence[bytes]) -> None:
         if log in self._items:
             self._items[log][1].extend(sizes)
             self._items[log][2].extend(items)
         else:
             self._items[log] = (tail, sizes, list(items))
-        return (0, log, tail, len(items)), place._replace(log=log, tail=tail + len(items))
 
     def _append_bytes(self, place: Place, data: bytes) -> tuple[Run, Place]:
         log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
@@ -335,18 +339,43 @@ class Draft:
         return self._ref(LIST, place), ListNode(place, shadows, objects, with_refs)
 
     def _appended(self, values: list[Any], old: ListNode, path: str) -> Put:
+        """Items at the end of a list: what nearly every step of an agent does, so this path is kept short."""
+        place = old.place
         if not values:
-            return self._ref(LIST, old.place), old
-        items, flags = self._encode_items(values, path, sum(run[3] for run in old.place.runs))
-        run, place = self._append_items(old.place, items, flags)
-        runs = list(old.place.runs)
-        add_run(runs, run)
-        place = place._replace(runs=tuple(runs))
-        first = len(old.items) if old.items is not None else 0
-        with_refs = {first + index for index, flag in enumerate(flags) if flag}
-        shadows = [shadow(value) for value in values] if old.items is not None else []
-        self._staged.append(lambda: old.append(place, shadows, values, with_refs))
+            return self._ref(LIST, place), old
+        flat = all(map(is_flat, values))
+        items: list[bytes] = []
+        if flat:
+            try:
+                items = list(map(encode, values))
+            except CodecError:
+                flat = False  # encoded again below, where the path to the culprit is known
+        if flat and max(map(len, items)) <= SPILL_OVER:
+            sizes = [len(item) << 1 for item in items]
+            with_refs: set[int] = set()
+            shadows: list[Any] = list(map(dict.copy, values)) if old.items is not None else []
+        else:
+            known = sum(run[3] for run in place.runs)
+            items, flags = self._encode_items(values, path, known)
+            sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
+            with_refs = {known + index for index, flag in enumerate(flags) if flag}
+            shadows = list(map(shadow, values)) if old.items is not None else []
+        place = self._extended(place, sizes, items)
+        self._staged.append(lambda: old.append(place, shadows, values, with_refs, flat=flat))
         return self._ref(LIST, place), old
+
+    def _extended(self, place: Place, sizes: list[int], items: list[bytes]) -> Place:
+        """The place with more items at its end."""
+        runs, log, tail = place.runs, place.log, place.tail
+        if not log:
+            log, tail = self._new_log(), 0
+        self._log_items(log, tail, sizes, items)
+        count = len(sizes)
+        if runs:
+            lane, run_log, start, length = runs[-1]
+            if lane == 0 and run_log == log and start + length == tail:
+                return Place((*runs[:-1], (0, log, start, length + count)), log, tail + count)
+        return Place((*runs, (0, log, tail, count)), log, tail + count)
 
     def _relisted(self, value: list[Any], old: ListNode, prefix: int, path: str) -> Put:
         """Items were removed, moved, replaced or changed: keep the positions of those that are the same."""

@@ -100,14 +100,25 @@ class ListNode:
         """Indexes of items that contain references of their own."""
         self.flat: FlatDicts | None = FlatDicts.of(objects) if items is not None else None
 
-    def append(self, place: Place, items: list[Any], objects: Sequence[Any], with_refs: set[int]) -> None:
+    def append(
+        self, place: Place, items: list[Any], objects: Sequence[Any], with_refs: set[int], *, flat: bool
+    ) -> None:
+        """Items were written at the end; `flat` tells that all of them are flat dicts."""
         self.place = place
         if self.items is not None:
-            self.items.extend(items)
-            self.objects.extend(objects)
+            self.items += items
+            self.objects += objects
             self.with_refs |= with_refs
-            if self.flat is not None and not self.flat.extend(objects):
-                self.flat = None
+            if self.flat is not None:
+                if flat:
+                    self.flat.take(objects)
+                else:
+                    self.flat = None
+
+
+def is_flat(value: Any) -> bool:
+    """A plain dict whose values are immutable leaves (its keys are, or it could not be stored)."""
+    return type(value) is dict and IMMUTABLE.issuperset(map(type, value.values()))
 
 
 class FlatDicts:
@@ -127,16 +138,16 @@ class FlatDicts:
 
     def extend(self, objects: Sequence[Any]) -> bool:
         """Take more items in; False (and nothing taken) if one of them is not flat."""
-        if not set(map(type, objects)) <= {dict}:
+        if not all(map(is_flat, objects)):
             return False
-        keys = list(chain.from_iterable(objects))
-        values = list(chain.from_iterable(map(dict.values, objects)))
-        if not (IMMUTABLE.issuperset(map(type, values)) and IMMUTABLE.issuperset(map(type, keys))):
-            return False
-        self.counts.extend(map(len, objects))
-        self.keys.extend(keys)
-        self.values.extend(values)
+        self.take(objects)
         return True
+
+    def take(self, objects: Sequence[Any]) -> None:
+        """Take more items in, which are known to be flat."""
+        self.counts += map(len, objects)
+        self.keys += chain.from_iterable(objects)
+        self.values += chain.from_iterable(map(dict.values, objects))
 
     def same(self, objects: list[Any]) -> bool:
         """Do the first items of `objects`, as many as are here, consist of the very same leaves?"""

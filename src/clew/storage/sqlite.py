@@ -150,20 +150,23 @@ class SqliteEngine:
     def transaction(self, begin: str = "BEGIN IMMEDIATE", *, leasing: bool = False) -> Iterator[Execute]:
         """A write transaction. With `leasing` its end does not wait for the disk."""
         with self.lock:
-            connection = self.open_writer()
-            if leasing and self.durability == "strict":
-                connection = self._open_leaser()
-            self.refuse_nesting(connection)
-            execute = self._refuse if self.read_only else connection.cursor().execute
-            try:
-                execute(begin)
-                yield execute
-                execute("COMMIT")
-            except BaseException as error:
-                self.undo(connection)
-                if isinstance(error, apsw.Error):
-                    raise translate(error, self.path) from error
-                raise
+            yield from self._transaction(begin, leasing=leasing)
+
+    def _transaction(self, begin: str, *, leasing: bool) -> Iterator[Execute]:
+        connection = self.open_writer()
+        if leasing and self.durability == "strict":
+            connection = self._open_leaser()
+        self.refuse_nesting(connection)
+        execute = self._refuse if self.read_only else connection.cursor().execute
+        try:
+            execute(begin)
+            yield execute
+            execute("COMMIT")
+        except BaseException as error:
+            self.undo(connection)
+            if isinstance(error, apsw.Error):
+                raise translate(error, self.path) from error
+            raise
 
     def _open_leaser(self) -> apsw.Connection:
         if self._leaser is None:

@@ -29,9 +29,9 @@ _LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs"))
 
 # The statements of a commit, with positional parameters: this is the path that every save takes.
 # Two lookups, because one join of both tables was measured to take five times as long as the two.
-# A commit writes three pages and no more: the checkpoint's, the payload's and the branch's. So the last step is read off
-# the newest checkpoint (`thread.step` counts only when pruning has taken that), and the thread's place in the order of
-# changes is mended only when another thread has overtaken it.
+# A commit writes three pages and no more: the checkpoint's, the payload's and the branch's. So the last step is read
+# off the newest checkpoint (`thread.step` counts only when pruning has taken that), and the thread's place in the order
+# of changes is mended only when another thread has overtaken it.
 _FIND_THREAD = "SELECT thread, step, lane, updated FROM thread WHERE tenant = ? AND id = ?"
 _LAST_STEP = "SELECT key & 4294967295 FROM checkpoint WHERE key < ? AND key > ? ORDER BY key DESC LIMIT 1"
 _FIND_REF = "SELECT kind, step, lane, unfolded, epoch, owner FROM ref WHERE thread = ? AND name = ?"
@@ -115,22 +115,27 @@ class SqliteStorage(Relational):
 
     def commit(self, commit: Commit) -> Committed:
         """Write one step: checks and rows in one transaction. See the port."""
-        engine = self._engine
-        with engine.lock:
-            connection = engine.writer or engine.open_writer()
-            if connection.in_transaction:
-                engine.refuse_nesting(connection)
-            try:
-                engine.execute("BEGIN IMMEDIATE")
-                done = self._write(commit, connection, engine.execute)
-                engine.execute("COMMIT")
-            except BaseException as error:
-                engine.undo(connection)
-                if isinstance(error, apsw.Error):
-                    raise translate(error, engine.path) from error
-                raise
+        with self._engine.lock:
+            done = self._commit(commit)
         if commit.release and commit.epoch is not None:
-            engine.hold(self._tenant, Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
+            self._engine.hold(self._tenant, Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
+        return done
+
+    def _commit(self, commit: Commit) -> Committed:
+        # A function of its own: in Python 3.11 the line of a `try` inside a `with` is not yet guarded by the `with`.
+        engine = self._engine
+        connection = engine.writer or engine.open_writer()
+        if connection.in_transaction:
+            engine.refuse_nesting(connection)
+        try:
+            engine.execute("BEGIN IMMEDIATE")
+            done = self._write(commit, connection, engine.execute)
+            engine.execute("COMMIT")
+        except BaseException as error:
+            engine.undo(connection)
+            if isinstance(error, apsw.Error):
+                raise translate(error, engine.path) from error
+            raise
         return done
 
     def _write(self, commit: Commit, connection: apsw.Connection, execute: Execute) -> Committed:
