@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from pages import PAGES, ROOT, anchors, blocks, links, name, run
+from scripts import script
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
@@ -31,26 +29,17 @@ def test_the_links_of_the_page_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{name(page)} points at {link}"
 
 
-def readme_script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("readme_script", str(ROOT / "scripts" / "readme"))
-    spec = importlib.util.spec_from_loader("readme_script", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 def test_the_output_in_the_readme_is_real() -> None:
-    script = readme_script()
+    readme_script = script("readme")
     readme = (ROOT / "README.md").read_text("utf-8")
-    assert script.ageless(readme) == script.ageless(script.written(readme)), "run scripts/readme"
+    assert readme_script.ageless(readme) == readme_script.ageless(readme_script.written(readme)), "run scripts/readme"
 
 
 def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
-    script = readme_script()
-    table = script.bench()
+    readme_script = script("readme")
+    table = readme_script.bench()
     assert table in (ROOT / "README.md").read_text("utf-8"), "run scripts/readme"
-    if script.RESULTS.exists():
+    if readme_script.RESULTS.exists():
         rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
         assert len(rows) >= 4
         assert any("bytes" in row for row in rows)
