@@ -58,14 +58,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str],
     return path, keys, record(path, keys, "relaxed")
 
 
-def test_a_kill_at_any_call_to_the_disk_loses_nothing(tmp_path: Path, recorded: Any, long: bool) -> None:
+def test_a_kill_at_any_call_to_the_disk_loses_nothing(ram: Path, recorded: Any, long: bool) -> None:
     calls = sum(sort == "disk" for sort, _ in recorded[2])
     assert calls > 300
     for number in range(1, calls + 1) if long else points(calls, 50):
-        path, keys = tmp_path / f"{number}.db", work.nonces(len(OPS))
+        path, keys = ram / f"{number}.db", work.nonces(len(OPS))
         told = killed(path, keys, number)
         assert work.verdict(path, OPS, keys, told) == "", f"killed at call {number}"
-        for file in tmp_path.iterdir():
+        for file in ram.iterdir():
             file.unlink()
 
 
@@ -84,21 +84,21 @@ def after_each_call(path: Path, told: list[Any], every: int) -> Any:
     yield platter.as_written(), until
 
 
-def verdicts(path: Path, keys: list[str], told: list[Any], every: int) -> Iterator[tuple[str, Any]]:
+def verdicts(ram: Path, path: Path, keys: list[str], told: list[Any], every: int) -> Iterator[tuple[str, Any]]:
     """What is wrong after each n-th call, if anything, and when that was."""
-    to = path.with_name("image.db")
+    to = ram / "image.db"
     for image, until in after_each_call(path, told, every):
         write_image(image, str(path), to)
         yield work.verdict(to, OPS, keys, until), work.counts(until)
 
 
-def test_what_each_call_leaves_behind_is_whole(recorded: Any, long: bool) -> None:
+def test_what_each_call_leaves_behind_is_whole(ram: Path, recorded: Any, long: bool) -> None:
     """The same, from a recording: no process dies here, so more calls can be looked at."""
-    for verdict, when in verdicts(*recorded, 1 if long else 13):
+    for verdict, when in verdicts(ram, *recorded, 1 if long else 13):
         assert verdict == "", when
 
 
-def test_control_a_save_that_is_no_transaction_is_found_out(tmp_path: Path) -> None:
+def test_control_a_save_that_is_no_transaction_is_found_out(ram: Path) -> None:
     def each_statement_for_itself(db: clew.Database) -> None:
         engine = db._engine
         execute = engine.execute
@@ -109,20 +109,20 @@ def test_control_a_save_that_is_no_transaction_is_found_out(tmp_path: Path) -> N
         engine.execute = without
 
     keys = work.nonces(len(OPS))
-    told = record(tmp_path / "a.db", keys, "relaxed", each_statement_for_itself)
-    assert any(verdict for verdict, _ in verdicts(tmp_path / "a.db", keys, told, 13))
+    told = record(ram / "a.db", keys, "relaxed", each_statement_for_itself)
+    assert any(verdict for verdict, _ in verdicts(ram, ram / "a.db", keys, told, 13))
 
 
-def test_control_an_acknowledgement_ahead_of_the_save_is_found_out(recorded: Any) -> None:
+def test_control_an_acknowledgement_ahead_of_the_save_is_found_out(ram: Path, recorded: Any) -> None:
     path, keys, told = recorded
     early = [item for sort, value in told for item in ([(sort, value)] + [("done", value)] * (sort == "begun"))]
-    assert any("lost" in verdict for verdict, _ in verdicts(path, keys, early, 13))
+    assert any("lost" in verdict for verdict, _ in verdicts(ram, path, keys, early, 13))
 
 
 SOME = [work.Op("save"), work.Op("edit"), work.Op("tell"), work.Op("rewind", number=1), work.Op("save")]
 
 
-def test_a_kill_at_any_line_of_the_write_path_loses_nothing(tmp_path: Path, long: bool) -> None:
+def test_a_kill_at_any_line_of_the_write_path_loses_nothing(ram: Path, long: bool) -> None:
     def lines() -> int:
         total = 0
 
@@ -134,7 +134,7 @@ def test_a_kill_at_any_line_of_the_write_path_loses_nothing(tmp_path: Path, long
                     next(count)
                 return trace if frame.f_code.co_filename in WRITE_PATH else None
 
-            with clew.open(str(tmp_path / "count.db"), durability="relaxed") as db:
+            with clew.open(str(ram / "count.db"), durability="relaxed") as db:
                 sys.settrace(trace)
                 work.run(db, SOME, work.nonces(len(SOME)), lambda _: None)
                 sys.settrace(None)
@@ -146,7 +146,7 @@ def test_a_kill_at_any_line_of_the_write_path_loses_nothing(tmp_path: Path, long
     total = lines()
     assert total > 500
     for number in range(1, total) if long else points(total, 25):
-        path, keys = tmp_path / f"{number}.db", work.nonces(len(SOME))
+        path, keys = ram / f"{number}.db", work.nonces(len(SOME))
 
         def child(tell: Any, path: Path = path, keys: list[str] = keys, number: int = number) -> None:
             db = clew.open(str(path), durability="relaxed")
