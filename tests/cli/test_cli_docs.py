@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from clew_shell import shell
 
 from clew.cli import main
 
@@ -13,12 +14,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8
 
 
 @pytest.mark.parametrize("name", ["", *main.commands])
-def test_the_page_shows_the_help(name, run, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
+def test_the_page_shows_the_help(name, tmp_path):
     words = " ".join(filter(None, ["clew", name, "--help"]))
     shown = re.search(rf"```console\n\$ {re.escape(words)}\n(.*?)```\n", PAGE, re.DOTALL)
     assert shown is not None, f"`{words}` is not on the page: run scripts/transcripts"
-    assert run(*words.split()[1:]).stdout == shown[1], "run scripts/transcripts"
+    assert shell(*words.split()[1:], cwd=tmp_path, COLUMNS="80").stdout == shown[1], "run scripts/transcripts"
 
 
 @pytest.mark.parametrize("name", main.commands)

@@ -238,3 +238,18 @@ def test_completion_knows_threads_and_their_names(db_path):
 
 def test_version():
     assert shell("--version", cwd=Path("/")).stdout.startswith("clew ")
+
+
+def test_a_server_is_used_like_a_file(run, run_json, postgres):
+    with clew.open(postgres.url) as db:
+        db.thread("trip-7").save({"city": "Tokyo"}, label="plan")
+    assert "plan (main)" in run("--db", postgres.url, "log", "trip-7").stdout
+    run("--db", postgres.url, "fork", "trip-7@1", "--as", "osaka", "--set", "city=Osaka")
+    assert "Osaka" in run("--db", postgres.url, "diff", "trip-7@1", "osaka", code=1).stdout
+    assert run_json("--db", postgres.url, "usage")["checkpoints"] == 2
+
+
+def test_a_server_that_is_not_there(run):
+    result = run("--db", "postgresql://user:secret@127.0.0.1:1/x?connect_timeout=2", "threads", code=1)
+    assert result.stderr.startswith("error: ")
+    assert "secret" not in result.output

@@ -28,7 +28,7 @@ from clew.errors import BadInput, ClewError
 _THREAD = "trip-7"
 _STEP_TO_KILL = demo_agent.PLAN[3]
 _FORK_AT = 3
-_PAUSE = 1.2
+_PAUSE = 0.9
 
 
 class DemoFailed(ClewError):
