@@ -107,16 +107,10 @@ class SqliteEngine:
     def _refuse(self, *_: Any) -> Any:
         raise translate(apsw.ReadOnlyError(), self.path)
 
-    def _take_reader(self) -> apsw.Connection:
-        with self.gate:
-            if self._closed is not None:
-                raise Closed(self._closed)
-            try:
-                reader = self._idle.pop()
-            except IndexError:
-                reader = open_reader(self.path)
-            self.reading[reader] = threading.get_ident()
-            return reader
+    def _next_reader(self) -> apsw.Connection:
+        if self._closed is not None:
+            raise Closed(self._closed)
+        return self._idle.pop() if self._idle else open_reader(self.path)
 
     def _give_reader(self, reader: apsw.Connection) -> None:
         if self._closed is None and len(self._idle) < _IDLE_READERS and not reader.in_transaction:
@@ -134,7 +128,9 @@ class SqliteEngine:
             return
         reader: apsw.Connection | None = None
         try:
-            reader = self._take_reader()
+            with self.gate:
+                reader = self._next_reader()
+                self.reading[reader] = threading.get_ident()
             execute = reader.cursor().execute
             execute("BEGIN")
             yield execute
