@@ -104,11 +104,14 @@ DELETE FROM item WHERE item IN (
 RETURNING item
 
 -- name: sweep_items (postgres)
--- Rows that another transaction holds are left for the next time: sweeping waits for nobody.
-DELETE FROM item i USING (
+-- Rows that another transaction holds are left for the next time: sweeping waits for nobody. The CTE is read once; a
+-- subquery in its place may be scanned again for each row, and then finds more than its limit.
+WITH gone AS MATERIALIZED (
     SELECT s.place, s.key FROM item s
     WHERE s.tenant = :tenant AND s.expires <= {stamp} AND s.place >= :low AND s.place < :high
-    ORDER BY s.expires LIMIT :limit FOR UPDATE SKIP LOCKED) AS gone
+    ORDER BY s.expires LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+DELETE FROM item i USING gone
 WHERE i.tenant = :tenant AND i.place = gone.place AND i.key = gone.key
 RETURNING 0
 
