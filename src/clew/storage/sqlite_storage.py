@@ -32,9 +32,11 @@ _LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs"))
 # A commit writes three pages and no more: the checkpoint's, the payload's and the branch's. So the last step is read
 # off the newest checkpoint (`thread.step` counts only when pruning has taken that), and the thread's place in the order
 # of changes is mended only when another thread has overtaken it.
-_FIND_THREAD = "SELECT thread, step, lane, updated FROM thread WHERE tenant = ? AND id = ?"
-_LAST_STEP = "SELECT key & 4294967295 FROM checkpoint WHERE key < ? AND key > ? ORDER BY key DESC LIMIT 1"
-_FIND_REF = "SELECT kind, step, lane, unfolded, epoch, owner FROM ref WHERE thread = ? AND name = ?"
+_FIND = """SELECT t.thread, t.step, t.lane, t.updated, r.kind, r.step, r.lane, r.unfolded, r.epoch, r.owner,
+    (SELECT max(updated) FROM thread WHERE tenant = ?1),
+    (SELECT key & 4294967295 FROM checkpoint WHERE key > t.thread << 32 AND key < (t.thread + 1) << 32
+     ORDER BY key DESC LIMIT 1)
+FROM thread t LEFT JOIN ref r ON r.thread = t.thread AND r.name = ?3 WHERE t.tenant = ?1 AND t.id = ?2"""
 _REPLAYED = (
     "SELECT key & 4294967295, lane FROM checkpoint WHERE key > ? AND key <= ? AND id = ? ORDER BY key DESC LIMIT 1"
 )
@@ -50,7 +52,6 @@ _OVERTAKE = "UPDATE thread SET updated = ? WHERE thread = ?"
 
 
 _NEWEST = "SELECT max(updated) FROM thread WHERE tenant = ?"
-_STEP_ROOM = 1 << STEP_BITS
 
 
 class SqliteStorage(Relational):
@@ -143,17 +144,18 @@ class SqliteStorage(Relational):
         (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
          key, epoch, release) = commit  # fmt: skip
         tenant = self._tenant
-        thread, last, last_lane, updated = execute(_FIND_THREAD, (tenant, thread_id)).get or self._start_thread(commit)
+        (thread, kept, last_lane, updated, what, head, ref_lane, unfolded, ref_epoch, owner, newest, last) = execute(
+            _FIND, (tenant, thread_id, branch)
+        ).get or self._start_thread(commit)
         low = thread << STEP_BITS
-        last = max(last, execute(_LAST_STEP, (low + _STEP_ROOM, low)).get or 0)
-        found = execute(_FIND_REF, (thread, branch)).get
+        last = max(last or 0, kept)
         if last != (base or 0) or key is not None:
             replayed = self._replayed(commit, thread)
             if replayed is not None:
                 return replayed
-        if found is None or found[0] != "branch":
-            found = self._start_branch(commit, thread, found)
-        _, head, ref_lane, unfolded, ref_epoch, owner = found
+        if what != "branch":
+            self._start_branch(commit, thread, what)
+            head, ref_lane, unfolded, ref_epoch, owner = None, 0, 0, 0, None
         if owner is not None or epoch is not None:
             self._check_owner(commit, thread, owner, ref_epoch)
         if head != base or (lane and lane != ref_lane):
@@ -165,7 +167,6 @@ class SqliteStorage(Relational):
             unfolded = 0
             execute(_OPEN_LANE, (lane, thread))
             changes += 1
-        newest = execute(_NEWEST, (tenant,)).get
         if updated < newest:
             execute(_OVERTAKE, (max(created, newest + 1), thread))
             changes += 1
@@ -186,20 +187,21 @@ class SqliteStorage(Relational):
             self._add_blobs(thread, blobs)
         return Committed(thread, step, lane, unfolded, False)
 
-    def _start_thread(self, commit: Commit) -> tuple[int, int, int, int]:
+    def _start_thread(self, commit: Commit) -> tuple[Any, ...]:
         if commit.base is not None:
             raise no_thread(commit.thread_id)
         values = (self._tenant, commit.thread_id, commit.created, commit.created)
-        return self._engine.execute(_THREAD, values).get, 0, 0, commit.created
+        thread = self._engine.execute(_THREAD, values).get
+        newest = self._engine.execute(_NEWEST, (self._tenant,)).get
+        return thread, 0, 0, commit.created, None, None, 0, 0, 0, None, newest, None
 
-    def _start_branch(self, commit: Commit, thread: int, found: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    def _start_branch(self, commit: Commit, thread: int, found: str | None) -> None:
         if commit.base is not None:
             raise no_ref(commit.branch, commit.thread_id)
         if found is not None:
-            what = "a tag" if found[0] == "tag" else "a name that a rewind left"
+            what = "a tag" if found == "tag" else "a name that a rewind left"
             raise NameTaken(f"{commit.branch!r} is {what} in thread {commit.thread_id!r}")
         self._engine.execute(_REF, (thread, commit.branch, self._tenant))
-        return "branch", None, 0, 0, 0, None
 
     def _replayed(self, commit: Commit, thread: int) -> Committed | None:
         """What an earlier commit with this id or save key has written."""
@@ -239,7 +241,10 @@ class SqliteStorage(Relational):
             execute(f"PRAGMA incremental_vacuum({limit // size})").fetchall()
             freed: int = free - run("space")[0][1]
         with engine.lock:
-            engine.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # the file itself gets shorter here
+            try:
+                engine.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # the file itself gets shorter here
+            except apsw.Error as error:
+                raise translate(error, engine.path) from error
         return freed * int(size)
 
     def close(self) -> None:
