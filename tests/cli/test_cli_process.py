@@ -171,6 +171,12 @@ class TestTerminal:
         assert "\x1b[" not in self.on_terminal("log", "trip-7", "--no-color", cwd=cwd)
         assert "\x1b[" not in shell("log", "trip-7", cwd=cwd).stdout
 
+    def test_colours_end_where_they_should(self, db_path):
+        log = self.on_terminal("log", "trip-7", "-n", "1", "--branch", "main", cwd=db_path.parent)
+        assert "\x1b[0mdone \x1b[1;32m(main)\x1b[0m" in log
+        diff = self.on_terminal("diff", "trip-7@1", "osaka", cwd=db_path.parent)
+        assert '\x1b[33m~ \x1b[0m\x1b[36mcity       \x1b[0m  "Tokyo" → "Osaka"' in diff
+
     def test_lines_fit(self, db_path):
         with clew.open(str(db_path)) as db:
             db.thread("wide" * 50).save({"x" * 90: "y" * 500, "日本" * 40: ["z" * 60] * 3}, label="long label " * 20)

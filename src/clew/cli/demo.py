@@ -113,7 +113,7 @@ class _Demo:
         self._wait(1)
 
     def _command(self, words: Sequence[str]) -> None:
-        self._out.print(Text("$ ", "dim").append(" ".join(words), "cyan"))
+        self._out.print(Text().append("$ ", "dim").append(" ".join(words), "cyan"))
         sys.stdout.flush()
         self._wait(0.5)
 

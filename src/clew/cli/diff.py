@@ -54,6 +54,6 @@ def _print(found: clew.Diff, title: str) -> None:
     lines = list(found.lines(out.width if is_terminal() else _PIPED_WIDTH))
     column = max((cell_len(where) for _, where, _ in lines), default=0)
     for sign, where, text in lines:
-        line = Text(f"{sign or ' '} ", _STYLES.get(sign, ""))
+        line = Text().append(f"{sign or ' '} ", _STYLES.get(sign, ""))
         line.append(pad(where, column), "cyan").append("  ")
         out.print(line.append(text, _STYLES.get(text[:1], "") if not sign and text[1:2] == " " else ""))

@@ -162,7 +162,8 @@ def _print(
         out.print(line.append(f"  {age(checkpoint.created_at)}", "dim"))
         if checkpoint.step in stats:
             below = (
-                Text(pad(one.below, graph), "dim")
+                Text()
+                .append(pad(one.below, graph), "dim")
                 .append(" " * (digits + 4))
                 .append_text(_stat_text(stats[checkpoint.step]))
             )
@@ -172,7 +173,7 @@ def _print(
 
 
 def _graph(drawn: Drawn, width: int) -> Text:
-    text = Text(pad(drawn.node, width), "dim")
+    text = Text().append(pad(drawn.node, width), "dim")
     node = next(place for place, sign in enumerate(drawn.node) if sign in "●*")
     text.stylize("not dim bold", node, node + 1)
     return text

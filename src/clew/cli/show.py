@@ -69,7 +69,7 @@ def show(place: str, key: str | None, full: bool) -> None:
 
 def _print_header(checkpoint: clew.Checkpoint, branches: list[str], tags: list[str], form: Any, keys: int) -> None:
     out = console()
-    title = Text(f"{checkpoint.thread_id}@{checkpoint.step}", "bold")
+    title = Text().append(f"{checkpoint.thread_id}@{checkpoint.step}", "bold")
     if marks := decoration(branches, tags):
         title.append(" ").append_text(marks)
     out.print(title)
