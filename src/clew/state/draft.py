@@ -11,7 +11,6 @@ change); one that is changed later is taken apart then. Single values past `SPIL
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 from clew.errors import BadInput, CodecError
@@ -29,16 +28,13 @@ from clew.state.layout import (
     BINARY,
     DICT,
     LIST,
-    SLOT_LOG,
     TEXT,
     Tree,
     lazy_ref,
     pack_manifest,
     place_ref,
-    slot_ref,
-    value_ref,
 )
-from clew.state.pieces import BYTES, ITEMS, Segment, pack
+from clew.state.payload import Payload
 from clew.state.resync import ItemPlan, add_run, plan_items, plan_text, sub_runs
 from clew.state.shadow import (
     DictNode,
@@ -76,19 +72,14 @@ class Extend:
         return f"extend({self.items!r})"
 
 
-class Draft:
+class Draft(Payload):
     """What one commit will write. Make one, `put` the state (or `tell` the change), then `manifest` and `payload`."""
 
     def __init__(self, tree: Tree) -> None:
+        super().__init__(tree.next_log, tree.slot_tail)
         self._tree = tree
-        self._next_log = tree.next_log
-        self._slots: list[bytes] = []
-        self._items: dict[int, tuple[int, list[int], list[bytes]]] = {}
-        self._bytes: dict[int, tuple[int, list[bytes]]] = {}
         self._staged: list[Callable[[], None]] = []
-        self._refs = 0
         self._root: Put = (b"", None)
-        self.blobs: dict[str, bytes] = {}
 
     # -- the outcome
 
@@ -110,45 +101,20 @@ class Draft:
                 parts[key], after[key] = self._put(change, old, key)
         if isinstance(root, DictNode):
             self._root = self._patch(root, after, parts, [])
+        elif list(parts) == list(after):
+            self._root = self._inline_dict(after, parts, None)
         else:
             self._root = self._inline_dict(after, self._completed(after, parts), None)
 
     def manifest(self) -> bytes:
-        return pack_manifest(self._next_log, self._tree.slot_tail + len(self._slots), self._root[0])
-
-    def payload(self, seal: int) -> bytes | None:
-        """The commit's payload row, or None when the step brings nothing new."""
-        segments: list[Segment] = []
-        if self._slots:
-            sizes = [len(item) << 1 for item in self._slots]
-            segments.append((SLOT_LOG, ITEMS, self._tree.slot_tail, sizes, b"".join(self._slots)))
-        for log, (start, sizes, items) in self._items.items():
-            segments.append((log, ITEMS, start, sizes, b"".join(items)))
-        for log, (start, parts) in self._bytes.items():
-            data = b"".join(parts)
-            segments.append((log, BYTES, start, len(data), data))
-        return pack(segments, seal) if segments else None
+        return pack_manifest(self._next_log, self._next_slot(), self._root[0])
 
     def accept(self) -> Tree:
         """The commit is written: bring the tree up to date and return it."""
         for change in self._staged:
             change()
         self._staged = []
-        return Tree(self._root[1], self._next_log, self._tree.slot_tail + len(self._slots))
-
-    # -- codec.Spill: single leaves too large for a row
-
-    def leaf(self, encoded: bytes) -> bytes:
-        digest = blake2b(encoded, digest_size=32).hexdigest()
-        self.blobs[digest] = encoded
-        self._refs += 1
-        return value_ref(digest)
-
-    def blob(self, blob: Blob) -> bytes:
-        if blob.digest not in self.blobs:
-            self.blobs[blob.digest] = blob.read()
-        self._refs += 1
-        return lazy_ref(blob)
+        return Tree(self._root[1], self._next_log, self._next_slot())
 
     # -- any value
 
@@ -184,9 +150,7 @@ class Draft:
             ref = spilled if len(spilled) <= OWN_LOG_FROM else self.leaf(data)
             return ref, Encoded(data, ref)
         if len(data) > OWN_LOG_FROM:
-            ref = slot_ref(0, self._tree.slot_tail + len(self._slots))
-            self._slots.append(data)
-            self._refs += 1
+            ref = self._append_slot(data)
             return ref, Encoded(data, ref)
         return data, (value if is_frozen(value) else Encoded(data))
 
@@ -204,39 +168,6 @@ class Draft:
         refs = self._refs
         data = encode(value, path=path, spill=self)
         return data, int(self._refs != refs)
-
-    # -- logs
-
-    def _new_log(self) -> int:
-        log = self._next_log
-        self._next_log += 1
-        return log
-
-    def _append_items(self, place: Place, items: Sequence[bytes], flags: Sequence[int]) -> tuple[Run, Place]:
-        """Put items at the tail of the place's log; returns their run, and the place with its tail moved."""
-        log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
-        sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
-        self._log_items(log, tail, sizes, items)
-        return (0, log, tail, len(items)), place._replace(log=log, tail=tail + len(items))
-
-    def _log_items(self, log: int, tail: int, sizes: list[int], items: Sequence[bytes]) -> None:
-        if log in self._items:
-            self._items[log][1].extend(sizes)
-            self._items[log][2].extend(items)
-        else:
-            self._items[log] = (tail, sizes, list(items))
-
-    def _append_bytes(self, place: Place, data: bytes) -> tuple[Run, Place]:
-        log, tail = (place.log, place.tail) if place.log else (self._new_log(), 0)
-        if log in self._bytes:
-            self._bytes[log][1].append(data)
-        else:
-            self._bytes[log] = (tail, [data])
-        return (0, log, tail, len(data)), place._replace(log=log, tail=tail + len(data))
-
-    def _ref(self, tag: int, place: Place) -> bytes:
-        self._refs += 1
-        return place_ref(tag, place)
 
     # -- text and bytes
 
@@ -363,19 +294,6 @@ class Draft:
         place = self._extended(place, sizes, items)
         self._staged.append(lambda: old.append(place, shadows, values, with_refs, flat=flat))
         return self._ref(LIST, place), old
-
-    def _extended(self, place: Place, sizes: list[int], items: list[bytes]) -> Place:
-        """The place with more items at its end."""
-        runs, log, tail = place.runs, place.log, place.tail
-        if not log:
-            log, tail = self._new_log(), 0
-        self._log_items(log, tail, sizes, items)
-        count = len(sizes)
-        if runs:
-            lane, run_log, start, length = runs[-1]
-            if lane == 0 and run_log == log and start + length == tail:
-                return Place((*runs[:-1], (0, log, start, length + count)), log, tail + count)
-        return Place((*runs, (0, log, tail, count)), log, tail + count)
 
     def _relisted(self, value: list[Any], old: ListNode, prefix: int, path: str) -> Put:
         """Items were removed, moved, replaced or changed: keep the positions of those that are the same."""

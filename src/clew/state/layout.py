@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import Corrupt, FormatTooNew
 from clew.state.codec import encode, pack_ext
-from clew.state.pieces import read_varint, varint
+from clew.state.pieces import read_varint
 from clew.state.shadow import Place, Run
 from clew.state.values import Blob
 
@@ -118,7 +118,14 @@ def _unzigzag(number: int) -> int:
 def _varints(numbers: list[int]) -> bytes:
     if max(numbers) < 128:
         return bytes(numbers)
-    return b"".join(map(varint, numbers))
+    out = bytearray()
+    for number in numbers:
+        left = number
+        while left > 127:
+            out.append(left & 127 | 128)
+            left >>= 7
+        out.append(left)
+    return bytes(out)
 
 
 def _read_varints(data: bytes) -> list[int]:
