@@ -177,7 +177,7 @@ def test_the_specified_reader_reads_the_same(file: Path) -> None:
     with warnings.catch_warnings(), clew.open(str(file)) as db:
         warnings.simplefilter("ignore", clew.UnknownType)
         for (thread_id, step), value in found.items():
-            if (thread_id, step) != ("types", 2):  # its Item has another version by now
+            if thread_id != "types" or step == 1:  # its later steps hold an Item, which has another version by now
                 assert repr(value) == repr(without_clew(encode(db.thread(thread_id).state(step)))), (thread_id, step)
 
 
