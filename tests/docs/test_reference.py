@@ -83,3 +83,9 @@ def test_the_reader_in_the_format_needs_nothing_of_clew() -> None:
     statements = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = {alias.name for node in statements for alias in node.names}
     assert imported == {"sqlite3", "zlib", "ormsgpack", "zstandard"}
+
+
+def test_every_folder_of_tests_is_on_the_page_about_testing() -> None:
+    page = (DOCS / "testing.md").read_text("utf-8")
+    for folder in {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}:
+        assert f"../tests/{folder}/" in page, folder
