@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
@@ -24,6 +25,7 @@ from clew.writing import Memory
 
 Order = Literal["updated", "created", "id"]
 PAGE = 100
+_STAMP_BITS = 62
 
 
 def open(  # noqa: A001 - `clew.open` is the name people guess
@@ -41,7 +43,15 @@ def open(  # noqa: A001 - `clew.open` is the name people guess
     """
     if durability not in ("strict", "relaxed"):
         raise BadInput(f"durability is 'strict' or 'relaxed', not {durability!r}")
-    return Database(_engine(str(url), durability), tenant)
+    references.check_thread_id(tenant)
+    return Database(_engine(_place(url), durability), tenant)
+
+
+def _place(url: object) -> str:
+    place = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(place, str) or "\0" in place or place != place.encode(errors="replace").decode():
+        raise BadInput(f"{url!r:.80} names no database", hint='for example clew.open("agent.db")')
+    return place
 
 
 def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
@@ -126,8 +136,7 @@ class Database:
         """
         if order not in ("updated", "created", "id"):
             raise BadInput(f"order is 'updated', 'created' or 'id', not {order!r}")
-        if limit < 1:
-            raise BadInput(f"limit is a count from 1, not {limit}")
+        limit = references.check_count(limit, "limit", 1)
         after = _read_cursor(cursor, order)
         fits = None if where is None else compile_filter(where, "where")
         found: list[Listed] = []
@@ -243,9 +252,12 @@ def _read_cursor(cursor: str | None, order: Order) -> tuple[Any, ...] | None:
         return None
     try:
         told, *keyset = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"this cursor is not one of ours: {cursor[:40]!r}", hint="use page.cursor as it is") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(f"this cursor is not one of ours: {cursor!r:.40}", hint="use page.cursor as it is") from error
     expected = (str,) if order == "id" else (int, str)
     if told != order or tuple(map(type, keyset)) != expected:
-        raise BadInput(f"this cursor belongs to order={told!r}", hint="page on with the order that made it")
+        raise BadInput(f"this cursor belongs to order={told!r:.40}", hint="page on with the order that made it")
+    references.check_thread_id(keyset[-1])
+    if order != "id" and keyset[0].bit_length() > _STAMP_BITS:
+        raise BadInput("this cursor is not one of ours: it names an impossible time", hint="use page.cursor as it is")
     return tuple(keyset)

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from clew.errors import BadName, BadReference
+from clew.errors import BadInput, BadName, BadReference
 from clew.model import Checkpoint
 
 MAX_ID_BYTES = 512
 MAX_NAME_BYTES = 255
 SHORTEST_PREFIX = 8
-_BACK = re.compile(r"~(\d*)\Z")
+_BACK = re.compile(r"~([0-9]*)\Z")
+_FARTHEST = 1 << 31
 
 
 class Reference(NamedTuple):
@@ -45,10 +46,12 @@ def parse(ref: str | int | Checkpoint) -> Reference:
         return Reference(ref, None, 0, str(ref))
     if not isinstance(ref, str):
         raise BadReference(f"{ref!r} is a {type(ref).__name__}, not a reference")
+    if len(ref) > MAX_ID_BYTES or not ref.isprintable():
+        raise BadReference(f"{ref[:40]!r} is not a reference")
     name, back = ref, 0
     if match := _BACK.search(ref):
         name = ref[: match.start()]
-        back = int(match[1]) if match[1] else 1
+        back = min(int(match[1]), _FARTHEST) if match[1] else 1
     if not ref or "@" in name or ":" in name or "~" in name:
         raise BadReference(f"{ref!r} is not a reference")
     if name.isascii() and name.isdigit():
@@ -70,6 +73,13 @@ def check_name(name: str, what: str = "branch") -> str:
     if set(name) & set("~@:") or name != name.strip():
         raise BadName(f"the {what} name {name!r} contains ~, @, : or outer spaces", hint="these separate references")
     return name
+
+
+def check_count(count: object, what: str, least: int) -> int:
+    """A number of things, cut to what a database can count."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < least:
+        raise BadInput(f"{what} is a count from {least}, not {count!r}")
+    return min(count, _FARTHEST)
 
 
 def check_thread_id(thread_id: str) -> str:

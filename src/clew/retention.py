@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
+from clew import references
 from clew.errors import BadInput, ThreadNotFound
 from clew.model import Pruned
 from clew.state.pieces import Bounds, Segment, cut, fold, length, unpack
@@ -57,8 +58,10 @@ def prune(
     """See `Database.prune`."""
     if keep_last is None and older_than is None:
         raise BadInput("prune needs a rule", hint="give keep_last=…, older_than=…, or both")
-    if keep_last is not None and (isinstance(keep_last, bool) or keep_last < 1):
-        raise BadInput(f"keep_last is a count from 1, not {keep_last!r}")
+    if keep_last is not None:
+        keep_last = references.check_count(keep_last, "keep_last", 1)
+    if threads is not None and (isinstance(threads, str) or not isinstance(threads, Sequence)):
+        raise BadInput(f"threads is a list of ids, not {threads!r:.80}", hint='for example ["trip-7"]')
     if older_than is not None and (type(older_than) is not timedelta or older_than < timedelta(0)):
         raise BadInput(f"older_than is a timedelta, not {older_than!r}", hint="for example timedelta(days=30)")
     cutoff = None if older_than is None else time.time_ns() // 1000 - round(older_than.total_seconds() * 1_000_000)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from clew import references
-from clew.errors import BadInput, Conflict, ThreadNotFound
+from clew.errors import Conflict, ThreadNotFound
 from clew.model import Checkpoint
 from clew.reading import find_row, reader
 from clew.state.diff import Diff, diff
@@ -15,7 +15,7 @@ from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.shadow import same
 from clew.storage.port import Lease
-from clew.writing import EMPTY_BASE, Memory, Ref, Writing
+from clew.writing import EMPTY_BASE, Memory, Ref, Writing, check_text
 
 
 class Thread(Writing):
@@ -72,8 +72,8 @@ class Thread(Writing):
 
         `before` starts after the checkpoint that it names: the last one of a page fetches the next.
         """
-        if limit is not None and limit < 0:
-            raise BadInput(f"limit is a count, not {limit}")
+        if limit is not None:
+            limit = references.check_count(limit, "limit", 0)
         with self._storage.snapshot() as snapshot:
             if before is None:
                 head = snapshot.head(self._id, self._branch)
@@ -170,6 +170,7 @@ class Thread(Writing):
         Nothing is saved when the block raises, or when nothing has changed. While somebody else holds the lease this
         waits up to `wait` seconds for it, then raises `Busy`.
         """
+        check_text(label, "label")
         mine = self._memory.lease is None
         lease = self._acquire(wait) if mine else self._memory.lease
         self._memory.lease = lease
@@ -210,19 +211,20 @@ class Thread(Writing):
     # -- travel
 
     def fork(self, ref: Ref = "head", *, branch: str, update: Mapping[str, Any] | None = None) -> Thread:
-        """A new branch that starts at a checkpoint: one row, whatever the state weighs. `update` changes keys on it."""
+        """A new branch that starts at a checkpoint: one row, whatever the state weighs.
+
+        With `update`, its first checkpoint changes those keys; branch and checkpoint come in one commit.
+        """
         references.check_name(branch)
-        with self._storage.snapshot() as snapshot:
-            row = find_row(snapshot, self._id, self._branch, ref)[1]
-        self._storage.create_branch(self._id, branch, row.step)
         forked = Thread(self._storage, self._tenant, self._id, branch)
-        if update is not None:
-            try:
-                self._check_state(update)
-                forked._tell(dict(update), "fork", None, None, row.step, None)
-            except BaseException:
-                self._storage.delete_branch(self._id, branch, epoch=None)
-                raise
+        if update is None:
+            self._storage.create_branch(self._id, branch, self._checkpoint_at(ref).step)
+            return forked
+        self._check_state(update)
+        base = self._layout_at(ref)
+        draft = Draft(base.tree)
+        draft.tell_state(dict(update))
+        forked._commit(draft, base, "fork", None, None, None)
         return forked
 
     def copy(self, ref: Ref = "head", *, to: str) -> Thread:
@@ -260,11 +262,11 @@ class Thread(Writing):
 
     def delete_tag(self, name: str) -> None:
         """Forget a tag; the checkpoint stays."""
-        self._storage.delete_tag(self._id, name)
+        self._storage.delete_tag(self._id, references.check_name(name, "tag"))
 
     def delete_branch(self, name: str) -> None:
         """Forget a branch; its checkpoints stay until they are pruned."""
-        self._storage.delete_branch(self._id, name, epoch=None)
+        self._storage.delete_branch(self._id, references.check_name(name), epoch=None)
 
     def _refs(self, kind: str) -> dict[str, int | None]:
         with self._storage.snapshot() as snapshot:

@@ -7,18 +7,20 @@ import random
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from clew import references
-from clew.errors import BadInput, Busy, Conflict
+from clew.errors import BadInput, Busy, ClewError, Conflict
 from clew.model import Checkpoint, Kind, from_microseconds
-from clew.reading import Base, find_row, reader, to_checkpoint
+from clew.reading import Base, find_row, reader, to_checkpoint, verified
 from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.pieces import fold, unpack
+from clew.state.reader import Reader
 from clew.state.seal import row_crc, seal_of
-from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Piece, Row, Storage
+from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Piece, Row, Snapshot, Storage
 
 Ref = str | int | Checkpoint
 _LETTERS = str.maketrans("0123456789abcdef", "klmnopqrstuvwxyz")
@@ -199,14 +201,22 @@ class Writing:
             head = snapshot.head(self._id, self._branch)
             if head is None or head.row is None:
                 return EMPTY_BASE
-            own = _own(head, head.row)
-            reading = reader(snapshot, head.thread, head.row, self._seal, own=own, open_blob=self._open_blob)
-            lane = head.row.lane if own else 0
-            tree = reading.layout()
-            checkpoint = self._checkpoint(head.row)
-            if tree is not None:
-                return Base(head.row.step, lane, tree, False, checkpoint)
-            return Base(head.row.step, lane, reading.state_and_tree()[1], True, checkpoint)
+            return self._laid_out(snapshot, head.thread, head.row, own=_own(head, head.row))
+
+    def _layout_at(self, ref: Ref) -> Base:
+        """Any checkpoint as the base of a fork."""
+        with self._storage.snapshot() as snapshot:
+            thread, row = find_row(snapshot, self._id, self._branch, ref)
+            return self._laid_out(snapshot, thread, row, own=False)
+
+    def _laid_out(self, snapshot: Snapshot, thread: int, row: Row, *, own: bool) -> Base:
+        lane = row.lane if own else 0
+        reading = Reader(verified(row, self._seal).manifest, row.lane, self._seal, own=own)
+        tree = reading.layout()
+        if tree is not None:
+            return Base(row.step, lane, tree, False, self._checkpoint(row))
+        reading = reader(snapshot, thread, row, self._seal, own=own, open_blob=self._open_blob)
+        return Base(row.step, lane, reading.state_and_tree()[1], True, self._checkpoint(row))
 
     def _commit(
         self,
@@ -222,6 +232,8 @@ class Writing:
         """Write the draft in one transaction, and make the result this handle's base."""
         id_ = new_id()
         created = time.time_ns() // 1000
+        if metadata is not None and not isinstance(metadata, Mapping):
+            raise BadInput(f"metadata is a dict, not {type(metadata).__name__}")
         packed = None if not metadata else encode(dict(metadata), path="metadata")
         manifest = draft.manifest()
         lease = self._memory.lease
@@ -232,7 +244,7 @@ class Writing:
             base.step,
             base.lane,
             kind,
-            _short_text(label, "label"),
+            check_text(label, "label"),
             None,
             None,
             created,
@@ -241,7 +253,7 @@ class Writing:
             row_crc(self._seal, id_, kind, label, None, None, created, packed, manifest),
             draft.payload(self._seal),
             tuple(draft.blobs.items()),
-            _short_text(key, "key"),
+            check_text(key, "key"),
             None if lease is None else lease.epoch,
             release,
         )
@@ -257,7 +269,9 @@ class Writing:
             return written
         self._memory.base = Base(done.step, done.lane, draft.accept(), base.loaded, checkpoint)
         if done.unfolded >= self._storage.fold_after:
-            self._fold(done)
+            # The step is written: an error here would make the caller write it again. The next step folds.
+            with suppress(ClewError):
+                self._fold(done)
         return checkpoint
 
     def _explained(self, conflict: Conflict, base: Base) -> Conflict:
@@ -307,7 +321,7 @@ def _own(head: Head, row: Row) -> bool:
     return head.ref.lane != 0 and head.ref.lane == row.lane
 
 
-def _short_text(text: str | None, what: str) -> str | None:
+def check_text(text: str | None, what: str) -> str | None:
     if text is None:
         return None
     if type(text) is not str or not text.isprintable() or len(text.encode()) > references.MAX_ID_BYTES:

@@ -64,7 +64,10 @@ class Head(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """One step to be written. `base` None means that the branch is empty; `lane` 0 opens a lane."""
+    """One step to be written. `base` None means that the branch is empty; `lane` 0 opens a lane.
+
+    With the kind "fork" and a base, the branch is made in the same transaction, and must not exist yet.
+    """
 
     thread_id: str
     branch: str

@@ -29,7 +29,7 @@ from clew.errors import BadInput, ClewError, Closed, Corrupt, NameTaken, Storage
 from clew.model import KINDS, Durability
 from clew.storage.ownership import EXPIRY, Heartbeat, Identity, this_process
 from clew.storage.port import Commit, Committed, Lease
-from clew.storage.relational import Relational, Run, busy, conflict, fenced, no_ref, no_thread
+from clew.storage.relational import Relational, Run, busy, conflict, fenced, no_ref, no_step, no_thread
 from clew.storage.statements import queries
 
 try:
@@ -446,6 +446,10 @@ class PostgresStorage(Relational):
             raise no_ref(branch, thread_id) from None
         if code == "KL007":
             raise NameTaken(f"{branch!r} is not a branch of thread {thread_id!r}") from None
+        if code == "KL009":
+            raise no_step(base or 0, thread_id) from None
+        if code == "KL010":
+            raise NameTaken(f"thread {thread_id!r} has a branch or tag {branch!r} already") from None
         if code == "KL008":
             raise Corrupt(
                 f"branch {branch!r} of thread {thread_id!r} points at step {base}, which is missing"

@@ -64,6 +64,10 @@ def no_ref(name: str, thread_id: str, names: Iterable[str] = ()) -> RefNotFound:
     return RefNotFound(f"thread {thread_id!r} has no branch or tag {name!r}", candidates=near)
 
 
+def no_step(step: int, thread_id: str) -> RefNotFound:
+    return RefNotFound(f"thread {thread_id!r} has no step {step}")
+
+
 def _row(columns: Sequence[Any], manifest: bytes, crc: int) -> Row:
     step, id_, parent, lane, kind, label, run, next_, created, metadata = columns
     return Row(step, id_, parent, lane, KINDS[kind], label, run, next_, created, metadata, manifest, crc)
@@ -304,7 +308,7 @@ class Relational(ABC):
             raise no_thread(thread_id)
         thread: int = found[0][0]
         if not 0 < step <= STEPS or not run("row_exists", key=thread << STEP_BITS | step):
-            raise RefNotFound(f"thread {thread_id!r} has no step {step}")
+            raise no_step(step, thread_id)
         return thread
 
     def _ref(self, run: Run, thread_id: str, name: str) -> tuple[int, tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from clew.errors import Corrupt, NameTaken
 from clew.model import KINDS
 from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
-from clew.storage.relational import STEPS, Relational, Run, busy, conflict, fenced, no_ref, no_thread
+from clew.storage.relational import STEPS, Relational, Run, busy, conflict, fenced, no_ref, no_step, no_thread
 from clew.storage.sqlite_file import translate
 from clew.storage.statements import queries
 
@@ -42,7 +42,6 @@ _REPLAYED = (
 )
 _KEYED = "SELECT key & 4294967295, lane FROM checkpoint WHERE key >> 32 = ? AND save_key = ?"
 _THREAD = "INSERT INTO thread (tenant, id, created, updated) VALUES (?, ?, ?, ?) RETURNING thread"
-_REF = "INSERT INTO ref (thread, name, tenant, kind) VALUES (?, ?, ?, 'branch')"
 _CHECKPOINT = "INSERT INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _PAYLOAD = "INSERT INTO payload VALUES (?, ?, ?, ?)"
 _MOVE = "UPDATE ref SET step = ?, lane = ?, unfolded = ? WHERE thread = ? AND name = ?"
@@ -153,9 +152,9 @@ class SqliteStorage(Relational):
             replayed = self._replayed(commit, thread)
             if replayed is not None:
                 return replayed
-        if what != "branch":
-            self._start_branch(commit, thread, what)
-            head, ref_lane, unfolded, ref_epoch, owner = None, 0, 0, 0, None
+        if what != "branch" or (kind == "fork" and base is not None):
+            head = self._start_branch(commit, thread, what)
+            ref_lane, unfolded, ref_epoch, owner = 0, 0, 0, None
         if owner is not None or epoch is not None:
             self._check_owner(commit, thread, owner, ref_epoch)
         if head != base or (lane and lane != ref_lane):
@@ -195,13 +194,19 @@ class SqliteStorage(Relational):
         newest = self._engine.execute(_NEWEST, (self._tenant,)).get
         return thread, 0, 0, commit.created, None, None, 0, 0, 0, None, newest, None
 
-    def _start_branch(self, commit: Commit, thread: int, found: str | None) -> None:
-        if commit.base is not None:
+    def _start_branch(self, commit: Commit, thread: int, found: str | None) -> int | None:
+        """Make the branch's row: empty, or of a fork at its base. Returns its head."""
+        base = commit.base if commit.kind == "fork" else None
+        if commit.base is not None and base is None:
             raise no_ref(commit.branch, commit.thread_id)
         if found is not None:
-            what = "a tag" if found == "tag" else "a name that a rewind left"
+            what = {"branch": "a branch", "tag": "a tag"}.get(found, "a name that a rewind left")
             raise NameTaken(f"{commit.branch!r} is {what} in thread {commit.thread_id!r}")
-        self._engine.execute(_REF, (thread, commit.branch, self._tenant))
+        run = self._run(self._engine.execute)
+        if base is not None and not run("row_exists", key=thread << STEP_BITS | base):
+            raise no_step(base, commit.thread_id)
+        run("create_ref", thread=thread, name=commit.branch, kind="branch", step=base)
+        return base
 
     def _replayed(self, commit: Commit, thread: int) -> Committed | None:
         """What an earlier commit with this id or save key has written."""

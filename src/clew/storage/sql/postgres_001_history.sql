@@ -248,6 +248,7 @@ BEGIN
            owner = CASE WHEN p_release THEN NULL ELSE r.owner END
      WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch AND r.kind = 'branch'
        AND r.step IS NOT DISTINCT FROM p_base
+       AND NOT (p_kind = 3 AND p_base IS NOT NULL)  -- a fork makes its branch
        AND (p_lane = 0 OR r.lane = p_lane)
        AND CASE WHEN p_epoch IS NULL THEN r.owner IS NULL ELSE r.owner = p_owner AND r.epoch = p_epoch END
        AND (p_base IS NULL
@@ -255,7 +256,7 @@ BEGIN
     RETURNING r.unfolded INTO v_unfolded;
     IF NOT FOUND THEN
         v_unfolded := clew.advance(p_tenant, v_thread, v_step, v_lane, p_branch, p_base, p_lane, p_payload IS NOT NULL,
-                                   p_epoch, p_owner, p_release, p_dead);
+                                   p_epoch, p_owner, p_release, p_dead, p_kind = 3 AND p_base IS NOT NULL);
     END IF;
 
     INSERT INTO clew.checkpoint
@@ -301,7 +302,8 @@ REVOKE ALL ON FUNCTION clew.refuse_written FROM PUBLIC;
 -- The uncommon half of clew.commit: a first commit, a dead owner, or a refusal. The thread row is locked.
 CREATE FUNCTION clew.advance(
     p_tenant integer, v_thread bigint, v_step integer, v_lane integer, p_branch text, p_base integer,
-    p_lane integer, p_payload boolean, p_epoch bigint, p_owner bigint, p_release boolean, p_dead bigint
+    p_lane integer, p_payload boolean, p_epoch bigint, p_owner bigint, p_release boolean, p_dead bigint,
+    p_fork boolean
 ) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     v_ref clew.ref%ROWTYPE;
@@ -311,11 +313,18 @@ BEGIN
     SELECT * INTO v_ref FROM clew.ref r WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch;
 
     IF v_ref.name IS NULL THEN
-        IF p_base IS NOT NULL THEN
+        IF p_base IS NOT NULL AND NOT p_fork THEN
             RAISE EXCEPTION 'no such branch' USING ERRCODE = 'KL006';
         END IF;
-        INSERT INTO clew.ref (tenant, thread, name, kind) VALUES (p_tenant, v_thread, p_branch, 'branch')
+        IF p_fork AND NOT EXISTS (
+            SELECT FROM clew.checkpoint c WHERE c.tenant = p_tenant AND c.key = v_first + p_base
+        ) THEN
+            RAISE EXCEPTION 'no such step' USING ERRCODE = 'KL009';
+        END IF;
+        INSERT INTO clew.ref (tenant, thread, name, kind, step) VALUES (p_tenant, v_thread, p_branch, 'branch', p_base)
         RETURNING * INTO v_ref;
+    ELSIF p_fork THEN
+        RAISE EXCEPTION 'the name is taken' USING ERRCODE = 'KL010';
     ELSIF v_ref.kind <> 'branch' THEN
         IF p_base IS NOT NULL THEN
             RAISE EXCEPTION 'no such branch' USING ERRCODE = 'KL006';
