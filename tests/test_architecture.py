@@ -23,7 +23,7 @@ LAYERS: dict[str, set[str]] = {
     "state": {"errors"},
     "storage": {"errors", "model", "storage"},
     "reading": {"errors", "model", "references", "state", "storage.port"},
-    "retention": {"errors", "model", "state", "storage.port"},
+    "retention": {"errors", "model", "references", "state", "storage.port"},
     "thread": {"errors", "model", "references", "reading", "state", "storage.port", "writing"},
     "writing": {"errors", "model", "references", "reading", "state", "storage.port"},
     "items": {"errors", "items_search", "model", "references", "state", "storage.items"},

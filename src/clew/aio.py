@@ -219,6 +219,10 @@ class Thread:
     def tags(self) -> Awaitable[dict[str, int | None]]:
         return self._hop(lambda: self._home.tags)
 
+    @property
+    def tips(self) -> Awaitable[dict[str, int | None]]:
+        return self._hop(lambda: self._home.tips)
+
     async def state(self, ref: Ref = "head") -> dict[str, Any]:
         return await self._hop(self._handle.state, ref)
 

@@ -114,7 +114,8 @@ class ThreadRetention:
         if dry_run:
             return len(doomed), kept, self._measure(set(doomed))
         gone = self._forget(survey, doomed)
-        freed = sum(_weight(row) for row in survey.rows if row.step in set(doomed)) if gone else 0
+        going = set(doomed)
+        freed = sum(_weight(row) for row in survey.rows if row.step in going) if gone else 0
         return gone, len(survey.rows) - gone, freed + self._sweep()
 
     def _survey(self, snapshot: Snapshot) -> _Survey:
@@ -124,7 +125,7 @@ class ThreadRetention:
         refs = [ref for ref in snapshot.refs(thread) if ref.step is not None]
         heads = [ref.step for ref in refs if ref.kind == "branch" and ref.step is not None]
         named = {ref.step for ref in refs if ref.kind in ("branch", "tag") and ref.step is not None}
-        return _Survey(thread, list(_rows(snapshot, thread, manifests=False)), heads, named)
+        return _Survey(thread, list(_rows(snapshot, thread, manifests=True)), heads, named)
 
     # -- checkpoints
 

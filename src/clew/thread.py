@@ -107,6 +107,11 @@ class Thread(Writing):
         """The thread's tags: name → step."""
         return self._refs("tag")
 
+    @property
+    def tips(self) -> dict[str, int | None]:
+        """Where branches were before they were rewound: automatic name → step. Pruning forgets them."""
+        return self._refs("auto")
+
     # -- writing
 
     def save(
