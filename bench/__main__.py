@@ -33,6 +33,7 @@ def main() -> int:
     broken = False
     rows: list[Row] = []
     with Ground(QUICK if options.quick else FULL, options.directory) as ground:
+        told = machine.describe(ground.directory)
         for name in chosen:
             print(f"{name} …", file=sys.stderr, flush=True)
             try:
@@ -43,8 +44,8 @@ def main() -> int:
                 broken = True
                 traceback.print_exc()
                 rows.append(Row(name, f"{name}: stopped", None, problem=f"{type(error).__name__}: {error}"))
-        server = ground.postgres.version if "postgres" in ground.__dict__ else None
-        told = machine.describe(ground.directory, server)
+        if "postgres" in ground.__dict__:
+            told["PostgreSQL"] = machine.postgres(ground.postgres.version)
     _write(options, rows, told, time.monotonic() - begun)
     return 1 if broken else 0
 

@@ -12,18 +12,23 @@ from time import perf_counter_ns
 import apsw
 
 
-def describe(directory: Path, postgres: str | None) -> dict[str, str]:
-    told = {
+def describe(directory: Path) -> dict[str, str]:
+    """To be called before the start: it tells how busy the machine was with something else."""
+    peers = [f"{name} {version}" for name in _PEERS if (version := _version(name))]
+    return {
         "cores": f"{os.cpu_count()}, {_cpu()}",
         "memory": _memory(),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "other load": f"load average {os.getloadavg()[0]:.1f} before the start (0: the machine was ours alone)",
+        "kernel": f"{platform.system()} {platform.release().split('-')[0]}",
         "file system": f"{_file_system(directory)}; 1 KB written and synced in {_sync_time(directory):.0f} µs (median)",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
         "SQLite": f"{apsw.sqlite_lib_version()} (apsw {metadata.version('apsw')})",
-        "PostgreSQL": f"{postgres} (psycopg {metadata.version('psycopg')})" if postgres else "not used",
+        "peers": ", ".join(peers) or "not installed",
     }
-    peers = [f"{name} {version}" for name in _PEERS if (version := _version(name))]
-    return told | {"peers": ", ".join(peers) or "not installed"}
+
+
+def postgres(version: str) -> str:
+    return f"{version} (psycopg {metadata.version('psycopg')})"
 
 
 _PEERS = ("langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")

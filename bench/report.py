@@ -25,7 +25,9 @@ kept compressed with the text in it (LangChain's messages). The rows about prose
 compression does.""",
     "saves": """\
 One message of 1 KB more, in a list of about 100. The bare transaction writes two rows of the same sizes, encoded
-beforehand, with the same settings; the bare insert is prepared and has no row-level security.""",
+beforehand, with the same settings; the bare insert is prepared and has no row-level security. Strict rows flatter us
+while something else keeps the disk busy, because then both mostly wait for it: compare the bare time with the
+disk's.""",
     "peers": """\
 A step of theirs is `put_writes` and `put`, as LangGraph's loop calls them; one of ours is `update` (told) or `save`
 (shadow). The target of each row is the peer's figure.""",
@@ -35,7 +37,8 @@ Measured on {date} by `{command}`, in {minutes:.0f} minutes. This page is writte
 
 Contenders take turns in one run, in alternating order, with the garbage collector off for all of them. A ratio is
 1 + the median of the paired differences / the median of the other; shown is the median over repetitions on fresh
-databases, and beside it their range. Times are p50 / p99."""
+databases, and beside it their range. A question mark says that repetitions fall on both sides of the target.
+Times are p50 / p99 / mean."""
 _MARKS = {True: "yes", False: "**no**", None: "-"}
 
 
@@ -53,10 +56,10 @@ def target(row: Row) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    lines = ["| what | figure | target | met | p50 / p99, and what stands behind it |", "|---|--:|---|---|---|"]
+    lines = ["| what | figure | target | met | times, and what stands behind it |", "|---|--:|---|---|---|"]
     for row in rows:
         told = row.problem or row.detail
-        lines.append(f"| {row.what} | {number(row)} | {target(row)} | {_MARKS[row.met]} | {told} |")
+        lines.append(f"| {row.what} | {number(row)} | {target(row)} | {_MARKS[row.met]}{'?' * row.unsure} | {told} |")
     return "\n".join(lines)
 
 
@@ -68,6 +71,7 @@ def losses(rows: Sequence[Row]) -> str:
     lines = []
     for row in lost:
         told = row.problem or f"{number(row)}, {'the peer' if row.peer else 'target'} {target(row)}"
+        told += ", not in every repetition" * row.unsure
         lines.append(f"- {row.what}: {told}")
     return "\n".join(lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import mean
 from typing import Any
 
 from bench.timing import Pairs, percentile
@@ -34,20 +35,27 @@ class Row:
             return False
         return None if self.target is None or self.figure is None else self.figure <= self.target
 
+    @property
+    def unsure(self) -> bool:
+        """Whether repetitions fall on both sides of the target."""
+        ratios = self.numbers.get("ratios")
+        return bool(ratios) and self.target is not None and min(ratios) <= self.target < max(ratios)
+
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "met": self.met}
+        return {**asdict(self), "met": self.met, "unsure": self.unsure}
 
 
 def spent(times: Sequence[int]) -> dict[str, float]:
-    return {"p50_us": round(percentile(times, 0.5), 1), "p99_us": round(percentile(times, 0.99), 1)}
+    middle, late = percentile(times, 0.5), percentile(times, 0.99)
+    return {"p50_us": round(middle, 1), "p99_us": round(late, 1), "mean_us": round(mean(times) / 1000, 1)}
 
 
 def shown(times: Sequence[int]) -> str:
-    """p50 / p99, in a fitting unit."""
-    middle, late = percentile(times, 0.5), percentile(times, 0.99)
-    if middle >= 1000:
-        return f"{middle / 1000:.2f} / {late / 1000:.2f} ms"
-    return f"{middle:.0f} / {late:.0f} µs"
+    """p50 / p99 / mean, in a fitting unit. The mean shows what p50 hides: a fold now and then."""
+    three = percentile(times, 0.5), percentile(times, 0.99), mean(times) / 1000
+    if three[0] >= 1000:
+        return " / ".join(f"{time / 1000:.2f}" for time in three) + " ms"
+    return " / ".join(f"{time:.0f}" for time in three) + " µs"
 
 
 def ratio_row(bench: str, what: str, pairs: Pairs, target: float | None, other: str, note: str = "") -> Row:

@@ -92,3 +92,16 @@ def test_a_ratio_is_that_of_the_paired_differences() -> None:
     pairs = Pairs()
     pairs.add([30, 31, 50], [10, 11, 40])  # differences 20, 20, 10 on a median of 11
     assert pairs.ratio == pytest.approx(31 / 11)
+
+
+@pytest.mark.usefixtures("_importable")
+def test_a_row_whose_repetitions_disagree_says_so() -> None:
+    from bench.report import losses, table
+    from bench.rows import Row
+
+    split = Row("saves", "split", 2.1, target=2.0, numbers={"ratios": [1.9, 2.1, 2.2]})
+    clear = Row("saves", "clear", 2.2, target=2.0, numbers={"ratios": [2.1, 2.2, 2.3]})
+    assert (split.unsure, clear.unsure) == (True, False)
+    assert "**no**? |" in table([split])
+    assert losses([split]).endswith("not in every repetition")
+    assert "not in every repetition" not in losses([clear])
