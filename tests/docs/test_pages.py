@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from page_scripts import script
 from pages import PAGES, ROOT, anchors, blocks, links, name, run
-from scripts import script
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)

@@ -6,8 +6,8 @@ import ast
 import re
 
 import pytest
+from page_scripts import script
 from pages import ROOT
-from scripts import script
 
 import clew
 import clew.aio
