@@ -115,7 +115,7 @@ class TestLog:
 
     def test_json_keys(self, run_json):
         found = run_json("log", "trip-7")
-        assert list(found) == ["thread", "branches", "tags", "checkpoints", "more"]
+        assert list(found) == ["thread", "branches", "tags", "tips", "checkpoints", "more"]
         assert found["branches"] == {"main": 5, "osaka": 6}
         assert found["tags"] == {"before-payment": 4}
         assert list(found["checkpoints"][0]) == [*CHECKPOINT, "branches", "tags"]

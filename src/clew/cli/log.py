@@ -25,6 +25,7 @@ _KEPT_STATES = 16
 class _Names(NamedTuple):
     branches: Mapping[str, int | None]
     tags: Mapping[str, int | None]
+    tips: Mapping[str, int | None]
 
 
 @click.command(short_help="Show a thread's history, with branches as lanes.")
@@ -42,7 +43,7 @@ def log(place: str, limit: int, branch: str | None, stat: bool, ascii_only: bool
     with open_database() as db:
         found = find_place(db, place, branch=branch or "main")
         thread = found.thread
-        names = _Names(thread.branches, thread.tags)
+        names = _Names(thread.branches, thread.tags, thread.tips)
         paths = [_path(thread, found.checkpoint)] if found.ref is not None or branch else _all_paths(db, thread)
         newest = _merged(paths)
         shown = list(islice(newest, limit or None))
@@ -62,7 +63,8 @@ def log(place: str, limit: int, branch: str | None, stat: bool, ascii_only: bool
 
 def _all_paths(db: clew.Database, thread: clew.Thread) -> list[Iterator[clew.Checkpoint]]:
     branches = [db.thread(thread.id, branch=name) for name, step in thread.branches.items() if step is not None]
-    return [_path(branch, branch.checkpoint()) for branch in branches]
+    left = [thread.checkpoint(step) for step in thread.tips.values() if step is not None]
+    return [_path(branch, branch.checkpoint()) for branch in branches] + [_path(thread, tip) for tip in left]
 
 
 def _path(thread: clew.Thread, tip: clew.Checkpoint) -> Iterator[clew.Checkpoint]:
@@ -181,7 +183,8 @@ def _graph(drawn: Drawn, width: int) -> Text:
 
 def _title(names: _Names, checkpoint: clew.Checkpoint, room: int | None) -> Text:
     """The label, the kind unless it is an ordinary step, and what points here."""
-    marks = decoration(names_at(names.branches, checkpoint.step), names_at(names.tags, checkpoint.step))
+    tags = names_at(names.tags, checkpoint.step) + names_at(names.tips, checkpoint.step)
+    marks = decoration(names_at(names.branches, checkpoint.step), tags)
     text = Text()
     if checkpoint.label:
         text.append(checkpoint.label)
@@ -217,6 +220,7 @@ def _print_json(
             "thread": thread.id,
             "branches": dict(names.branches),
             "tags": dict(names.tags),
+            "tips": dict(names.tips),
             "checkpoints": listed,
             "more": more,
         }
