@@ -27,7 +27,7 @@ class Block(NamedTuple):
 
 
 def name(page: Path) -> str:
-    return str(page.relative_to(ROOT))
+    return str(page.relative_to(ROOT)) if page.is_relative_to(ROOT) else page.name
 
 
 def blocks(page: Path) -> list[Block]:

@@ -19,6 +19,16 @@ def test_the_python_on_the_page_runs(
     assert run(page, {"__name__": "page"})
 
 
+@pytest.mark.parametrize(
+    "block", [">>> 1 + 1\n3\n", ">>> 1 / 0\n", "assert 1 == 2\n", "nothing_of_this_name\n", ">>> print('a')\nb\n"]
+)
+def test_a_page_that_is_wrong_is_noticed(block: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n```python\nright = 1\n```\n\n```python\n{block}```\n")
+    with pytest.raises((AssertionError, NameError)):
+        run(page, {})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_links_of_the_page_lead_somewhere(page: Path) -> None:
     for link in links(page):
