@@ -113,7 +113,7 @@ class Worker:
             thread.save(state, label="save")
             return
         if op.do == "edit":
-            with thread.edit("edit") as state:
+            with thread.edit("edit", wait=1.0) as state:
                 add(state, nonce)
         elif op.do == "tell":
             more = {"nonce": nonce, "text": text(nonce)}
