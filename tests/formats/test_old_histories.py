@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gzip
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from clew.testing import exactly_equal
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("sqlite-*.gz"))
+pytestmark = pytest.mark.filterwarnings("ignore::clew.UnknownType")  # there is one, on purpose
 FORMAT = HERE.parents[1] / "docs" / "format.md"
 
 
@@ -78,15 +78,11 @@ def test_what_was_said_with_a_checkpoint_comes_back(db: clew.Database) -> None:
     assert first.metadata == {"user": "anna", "cost": 0.25, "at": (1, 2)}
     assert (second.label, second.parent) == (None, 1)
     assert first.created_at <= second.created_at
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", clew.UnknownType)
-        assert db.thread("types").save({}, parent="head", key="request-1") == second
+    assert db.thread("types").save({}, parent="head", key="request-1") == second
 
 
 def test_what_is_not_kept_whole_comes_back_as_it_says(db: clew.Database) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", clew.UnknownType)
-        state = db.thread("types").state(2)
+    state = db.thread("types").state(2)
     assert state["error"] == known.EXCEPTION
     assert state["item"] == Item("tea", "EUR")
     assert isinstance(state["gone"], clew.Opaque)
@@ -174,8 +170,7 @@ def test_the_specified_reader_reads_the_same(file: Path) -> None:
         history.db.close()
     assert len(found) == 3 + 48 + 4 + 1
 
-    with warnings.catch_warnings(), clew.open(str(file)) as db:
-        warnings.simplefilter("ignore", clew.UnknownType)
+    with clew.open(str(file)) as db:
         for (thread_id, step), value in found.items():
             if thread_id != "types" or step == 1:  # its later steps hold an Item, which has another version by now
                 assert repr(value) == repr(without_clew(encode(db.thread(thread_id).state(step)))), (thread_id, step)
