@@ -44,6 +44,7 @@ from clew.state.shadow import (
     Place,
     Run,
     TextNode,
+    holds_nodes,
     is_flat,
     same,
     shadow,
@@ -212,10 +213,10 @@ class Draft(Payload):
 
     def _list(self, value: list[Any], old: Any, path: str) -> Put:
         if isinstance(old, ListNode):
-            if old.items is None:
+            if not old.loaded:
                 return self._fresh_list(value, old.place, path)
             prefix = unchanged_prefix(old, value)
-            if prefix == len(old.items):
+            if prefix == len(old.objects):
                 return self._appended(value[prefix:] if prefix < len(value) else [], old, path)
             return self._relisted(value, old, prefix, path)
         return self._new_list(value, path)
@@ -235,7 +236,7 @@ class Draft(Payload):
             run, place = self._append_items(place, items, flags)
             place = place._replace(runs=(run,))
         with_refs = {index for index, flag in enumerate(flags) if flag}
-        return self._ref(LIST, place), ListNode(place, [shadow(item) for item in value], list(value), with_refs)
+        return self._ref(LIST, place), ListNode.of(place, value, with_refs)
 
     def _encode_items(self, values: Sequence[Any], path: str, first: int = 0) -> tuple[list[bytes], list[int]]:
         items: list[bytes] = []
@@ -274,32 +275,38 @@ class Draft(Payload):
         place = old.place
         if not values:
             return self._ref(LIST, place), old
-        flat = all(map(is_flat, values))
-        items: list[bytes] = []
-        if flat:
-            try:
-                items = list(map(encode, values))
-            except CodecError:
-                flat = False  # encoded again below, where the path to the culprit is known
-        if flat and max(map(len, items)) <= SPILL_OVER:
-            sizes = [len(item) << 1 for item in items]
-            with_refs: set[int] = set()
-            shadows: list[Any] = list(map(dict.copy, values)) if old.items is not None else []
-        else:
+        # What is remembered of flat items is what is encoded, even if somebody changes them meanwhile.
+        shadows: list[Any] = list(map(dict.copy, values)) if all(map(is_flat, values)) else []
+        flat = all(map(is_flat, shadows)) and bool(shadows)
+        sizes, items = self._encode_flat(shadows) if flat else ([], [])
+        with_refs: set[int] = set()
+        if not sizes:
+            flat = False
             known = sum(run[3] for run in place.runs)
+            shadows = list(map(shadow, values)) if old.loaded else []
             items, flags = self._encode_items(values, path, known)
             sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
             with_refs = {known + index for index, flag in enumerate(flags) if flag}
-            shadows = list(map(shadow, values)) if old.items is not None else []
         place = self._extended(place, sizes, items)
-        self._staged.append(lambda: old.append(place, shadows, values, with_refs, flat=flat))
+        self._staged.append(lambda: old.append(place, values, shadows, with_refs, flat=flat))
         return self._ref(LIST, place), old
+
+    @staticmethod
+    def _encode_flat(values: list[dict[Any, Any]]) -> tuple[list[int], list[bytes]]:
+        """Sizes and encodings of flat dicts; nothing when one of them needs the long way (a path, a blob)."""
+        try:
+            items = list(map(encode, values))
+        except CodecError:
+            return [], []
+        if max(map(len, items)) > SPILL_OVER:
+            return [], []
+        return [len(item) << 1 for item in items], items
 
     def _relisted(self, value: list[Any], old: ListNode, prefix: int, path: str) -> Put:
         """Items were removed, moved, replaced or changed: keep the positions of those that are the same."""
         plan = plan_items(old, value, prefix)
         afresh = _count_runs(plan, old.place.runs) > max(FEW_RUNS, len(value) // 2)
-        before = old.items or []
+        before = old.items
         place, runs = old.place, list[Run]()
         shadows: list[Any] = []
         with_refs: set[int] = set()
@@ -326,7 +333,7 @@ class Draft(Payload):
         `kept` is the shadow of an item that is the same but refers to logs, `changed` that of what it was before.
         """
         refs = self._refs
-        if kept is not None:
+        if kept is not None and holds_nodes(kept):
             return self._again(kept), 1, kept
         if changed is not None:
             data, kid = self._put(item, changed, path)

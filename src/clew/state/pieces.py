@@ -37,9 +37,10 @@ COMPRESS_FROM = 4096
 COMPRESS_GAIN = 0.75
 MAX_PIECE = 1 << 30
 _LEVEL = 3
+_HAS_REFS = (1).__and__
 
-Segment = tuple[int, int, int, "list[int] | int", bytes]
-"""(log, kind, start, sizes, body)"""
+Segment = tuple[int, int, int, "list[int] | int", "bytes | memoryview"]
+"""(log, kind, start, sizes, body); a body that was read is a view into its row."""
 
 
 class Bounds(NamedTuple):
@@ -68,7 +69,7 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """The number at `at`, and where the next one starts."""
     number = shift = 0
     while True:
@@ -87,11 +88,17 @@ def pack(segments: Sequence[Segment], seal: int, *, compress: bool = False) -> b
     table = ormsgpack.packb([segment[:4] for segment in segments])
     content = b"".join((varint(len(table)), table, *[segment[4] for segment in segments]))
     head = b"\x01\x00"
-    if compress and len(content) >= COMPRESS_FROM:
+    if compress and len(content) >= COMPRESS_FROM and _shrinks(content):
         small = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
         if len(small) <= len(content) * COMPRESS_GAIN:
             head, content = b"\x01\x01", small
     return b"".join((head, crc32(content, seal).to_bytes(4, "big"), content))
+
+
+def _shrinks(content: bytes) -> bool:
+    """Try a sample before the whole: what does not shrink is not worth the time."""
+    middle = content[len(content) // 2 :][:COMPRESS_FROM]
+    return len(middle) < COMPRESS_FROM or len(zstandard.ZstdCompressor(level=1).compress(middle)) <= 0.9 * len(middle)
 
 
 def unpack(data: bytes, seal: int) -> list[Segment]:
@@ -102,20 +109,20 @@ def unpack(data: bytes, seal: int) -> list[Segment]:
         if data[0] > FORMAT:
             raise FormatTooNew(f"a payload row has format {data[0]}, this Clew reads up to {FORMAT}")
         raise Corrupt(f"a payload row has the unknown format {data[0]}")
-    content = data[6:]
-    if crc32(content, seal).to_bytes(4, "big") != data[2:6]:
+    content: bytes | memoryview = memoryview(data)[6:]
+    if crc32(content, seal) != int.from_bytes(data[2:6], "big"):
         raise Corrupt("a payload row does not match its checksum")
     if data[1] != 0:
-        content = _inflate(data[1], content)
+        content = memoryview(_inflate(data[1], content))
     size, at = read_varint(content, 0)
     try:
-        table = ormsgpack.unpackb(content[at : at + size])
+        table = ormsgpack.unpackb(bytes(content[at : at + size]))
     except ValueError as error:
         raise Corrupt(f"a payload row's table is damaged: {error}") from None
     return list(_segments(table, content, at + size))
 
 
-def _inflate(method: int, data: bytes) -> bytes:
+def _inflate(method: int, data: bytes | memoryview) -> bytes:
     """Decompress through a stream with a cap: a frame's own statement of its size cannot be trusted."""
     if method != 1:
         raise Corrupt(f"a payload row has the unknown compression {method}")
@@ -131,7 +138,7 @@ def _inflate(method: int, data: bytes) -> bytes:
     return bytes(out)
 
 
-def _segments(table: object, content: bytes, at: int) -> Iterator[Segment]:
+def _segments(table: object, content: bytes | memoryview, at: int) -> Iterator[Segment]:
     if type(table) is not list:
         raise Corrupt("a payload row's table is not a list")
     for entry in table:
@@ -140,8 +147,8 @@ def _segments(table: object, content: bytes, at: int) -> Iterator[Segment]:
         log, kind, start, sizes = entry
         if type(log) is not int or type(start) is not int or log < 0 or start < 0:
             raise Corrupt("a payload row's table names an impossible position")
-        if kind == ITEMS and type(sizes) is list and all(type(size) is int and size >= 0 for size in sizes):
-            total = sum(size >> 1 for size in sizes)
+        if kind == ITEMS and type(sizes) is list and set(map(type, sizes)) <= {int} and min(sizes, default=0) >= 0:
+            total = (sum(sizes) - sum(map(_HAS_REFS, sizes))) >> 1
         elif kind == BYTES and type(sizes) is int and sizes >= 0:
             total = sizes
         else:

@@ -121,7 +121,7 @@ class Scan:
             for segment in self._pieces.read(*run):
                 if not isinstance(segment[3], list):
                     raise Corrupt("a dict refers to a log of bytes")
-                for item in decode(join_list(len(segment[3]), segment[4])):
+                for item in decode(join_list(len(segment[3]), bytes(segment[4]))):
                     yield item, run[0]
 
 
@@ -215,7 +215,7 @@ class Reader(Scan):
     def _items(self, runs: Iterable[Run], with_refs: set[int], alias: int) -> list[Any]:
         """The items of all runs, decoded lane by lane in as few calls as possible."""
         items: list[Any] = []
-        bodies: list[bytes] = []
+        bodies: list[bytes | memoryview] = []
         count, lane = 0, -1
         for run in runs:
             if run[0] != lane and count:
@@ -263,8 +263,7 @@ class Reader(Scan):
 
     def _remember(self, tag: int, value: Any, place: Place, with_refs: set[int]) -> None:
         if tag == LIST:
-            shadows = [shadow(item, self._nodes) for item in value]
-            self._note(value, ListNode(place, shadows, list(value), with_refs))
+            self._note(value, ListNode.of(place, value, with_refs, self._nodes))
         elif tag == DICT:
             self._note(value, DictNode({key: shadow(item, self._nodes) for key, item in value.items()}, place))
         else:
@@ -283,7 +282,7 @@ class _Token:
 
 def _unloaded(tag: int, payload: bytes, alias: int) -> Any:
     if tag == LIST:
-        return ListNode(read_place(tag, payload, alias), None, [], set())
+        return ListNode(read_place(tag, payload, alias), None, [], set(), loaded=False)
     if tag == DICT:
         return DictNode(None, read_place(tag, payload, alias))
     if tag in (TEXT, BINARY):
@@ -301,7 +300,7 @@ def _items_with_refs(segment: Segment) -> list[bytes]:
         at = 0
         for size in sizes:
             if size & 1:
-                found.append(body[at : at + (size >> 1)])
+                found.append(bytes(body[at : at + (size >> 1)]))
             at += size >> 1
     return found
 

@@ -20,7 +20,7 @@ def plan_items(old: ListNode, value: list[Any], prefix: int) -> ItemPlan:
     An item is found by identity, by standing at the end as before, or by its bytes. An old item that holds references
     is given away once only: two owners of one log would write over each other.
     """
-    before = old.items or []
+    before = old.items
     suffix = 0
     limit = min(len(before), len(value)) - prefix
     while suffix < limit and same(before[-1 - suffix], value[-1 - suffix]):

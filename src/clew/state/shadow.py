@@ -15,7 +15,7 @@ are equal, and different values. Where identity fails, types and values decide; 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -87,33 +87,51 @@ class DictNode:
 
 
 class ListNode:
-    """A long list, in extents over logs of items. `items` is None when only the layout was loaded."""
+    """A long list, in extents over logs of items. When only its layout was loaded, nothing is known of the items."""
 
-    __slots__ = ("flat", "items", "objects", "place", "with_refs")
+    __slots__ = ("_items", "flat", "loaded", "objects", "place", "with_refs")
 
-    def __init__(self, place: Place, items: list[Any] | None, objects: list[Any], with_refs: set[int]) -> None:
+    def __init__(
+        self, place: Place, items: list[Any] | None, objects: list[Any], with_refs: set[int], *, loaded: bool = True
+    ) -> None:
         self.place = place
-        self.items = items
         self.objects = objects
         """The items as the user holds them: their identity tells where an item has moved to."""
         self.with_refs = with_refs
         """Indexes of items that contain references of their own."""
-        self.flat: FlatDicts | None = FlatDicts.of(objects) if items is not None else None
+        self.loaded = loaded
+        self.flat: FlatDicts | None = FlatDicts.of(objects) if loaded else None
+        self._items = items
 
-    def append(
-        self, place: Place, items: list[Any], objects: Sequence[Any], with_refs: set[int], *, flat: bool
-    ) -> None:
-        """Items were written at the end; `flat` tells that all of them are flat dicts."""
+    @classmethod
+    def of(cls, place: Place, values: list[Any], with_refs: set[int], nodes: dict[int, Any] | None = None) -> ListNode:
+        """The node of a list that was just read or written. Shadows of flat items are made when they are asked for."""
+        node = cls(place, None, list(values), with_refs)
+        if node.flat is None or with_refs:
+            node._items = [shadow(value, nodes) for value in values]
+        return node
+
+    @property
+    def items(self) -> list[Any]:
+        """The items' shadows."""
+        if self._items is None:
+            self._items = self.flat.shadows() if self.flat is not None else []
+        return self._items
+
+    def append(self, place: Place, objects: list[Any], shadows: list[Any], with_refs: set[int], *, flat: bool) -> None:
+        """Items were written at the end; `flat` tells that all of them are flat dicts, and their shadows copies."""
         self.place = place
-        if self.items is not None:
-            self.items += items
-            self.objects += objects
-            self.with_refs |= with_refs
-            if self.flat is not None:
-                if flat:
-                    self.flat.take(objects)
-                else:
-                    self.flat = None
+        if not self.loaded:
+            return
+        if self._items is not None or not flat:
+            self.items.extend(shadows)
+        self.objects += objects
+        self.with_refs |= with_refs
+        if self.flat is not None:
+            if flat:
+                self.flat.take(shadows)
+            else:
+                self.flat = None
 
 
 def is_flat(value: Any) -> bool:
@@ -133,21 +151,22 @@ class FlatDicts:
 
     @classmethod
     def of(cls, objects: Sequence[Any]) -> FlatDicts | None:
+        """None if one of the items is not flat."""
         flat = cls()
-        return flat if flat.extend(objects) else None
-
-    def extend(self, objects: Sequence[Any]) -> bool:
-        """Take more items in; False (and nothing taken) if one of them is not flat."""
-        if not all(map(is_flat, objects)):
-            return False
-        self.take(objects)
-        return True
+        if not set(map(type, objects)) <= {dict}:
+            return None
+        flat.take(objects)
+        return flat if IMMUTABLE.issuperset(map(type, flat.values)) else None
 
     def take(self, objects: Sequence[Any]) -> None:
         """Take more items in, which are known to be flat."""
         self.counts += map(len, objects)
         self.keys += chain.from_iterable(objects)
         self.values += chain.from_iterable(map(dict.values, objects))
+
+    def shadows(self) -> list[dict[Any, Any]]:
+        keys, values = iter(self.keys), iter(self.values)
+        return [dict(zip(islice(keys, count), islice(values, count), strict=True)) for count in self.counts]
 
     def same(self, objects: list[Any]) -> bool:
         """Do the first items of `objects`, as many as are here, consist of the very same leaves?"""
@@ -159,6 +178,18 @@ class FlatDicts:
             and all(map(is_, chain.from_iterable(map(dict.values, head)), self.values))
             and all(map(is_, chain.from_iterable(head), self.keys))
         )
+
+
+def holds_nodes(kid: Any) -> bool:
+    """Does anything within a shadow live in a log of its own?"""
+    kind = type(kid)
+    if kind is dict:
+        return any(map(holds_nodes, kid.values()))
+    if kind is list:
+        return any(map(holds_nodes, kid))
+    if kind is ObjectShadow:
+        return any(map(holds_nodes, kid.fields.values()))
+    return kind in (ListNode, DictNode, TextNode) or (kind is Encoded and kid.ref is not None)
 
 
 def shadow(value: Any, nodes: dict[int, Any] | None = None) -> Any:
@@ -229,12 +260,8 @@ def _same_dict_node(old: DictNode, value: Any) -> bool:
 
 
 def _same_list_node(old: ListNode, value: Any) -> bool:
-    return (
-        old.items is not None
-        and type(value) is list
-        and len(value) == len(old.items)
-        and unchanged_prefix(old, value) == len(value)
-    )
+    count = len(old.objects)
+    return old.loaded and type(value) is list and len(value) == count and unchanged_prefix(old, value) == count
 
 
 _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
@@ -250,11 +277,10 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 
 def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
     """How many items at the front are exactly what they were."""
-    items = old.items or []
-    if old.flat is not None and len(value) >= len(items) and old.flat.same(value):
-        return len(items)
+    if old.flat is not None and len(value) >= len(old.objects) and old.flat.same(value):
+        return len(old.objects)
     count = 0
-    for before, now in zip(items, value, strict=False):
+    for before, now in zip(old.items, value, strict=False):
         if not same(before, now):
             break
         count += 1
