@@ -14,12 +14,11 @@ from clew.errors import Busy, Conflict
 PAIRS = [(clew.Database, clew.aio.Database), (clew.Thread, clew.aio.Thread)]
 if hasattr(clew, "Store"):
     PAIRS.append((clew.Store, clew.aio.Store))
-PLUMBING = {"memory", "thread_with_memory"}
 CONTEXTS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 
 def public(cls: type) -> set[str]:
-    return {name for name in vars(cls) if not name.startswith("_")} - PLUMBING
+    return {name for name in vars(cls) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize(("sync", "aio"), PAIRS, ids=lambda cls: cls.__name__)

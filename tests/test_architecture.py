@@ -42,9 +42,11 @@ LAYERS: dict[str, set[str]] = {
         # The one place that chooses a backend.
         "storage.sqlite",
         "storage.postgres",
+        "storage.blobs",
     },
     "aio": {"database", "items", "model", "thread", "writing", "state", "storage.port"},
     "cli": {"errors", ""},
+    "__main__": {"cli"},
 }
 STATE_MAY_USE = {
     "stdlib",

@@ -42,3 +42,16 @@ __all__ = [
     "ExceptionSummary",
     "UnknownType",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # `clew.aio` brings asyncio, and the version is read from the installation: both only for those who ask.
+    if name == "aio":
+        from importlib import import_module
+
+        return import_module("clew.aio")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("clew")
+    raise AttributeError(f"module 'clew' has no attribute {name!r}")

@@ -14,7 +14,7 @@ ClewError
 ├── CodecError          mend the value or register its type  (`.path`)
 │   ├── Unserialisable
 │   └── TooLarge
-├── Corrupt             restore from a copy; `clew check` tells how much is hurt
+├── Corrupt             restore from a copy
 ├── FormatTooNew        upgrade Clew
 └── StorageError        the database itself failed    (`.retryable`)
     ├── Closed

@@ -1,7 +1,7 @@
 """Any history against a plain model: dicts of deep copies. The same machine on every backend.
 
-Whatever is saved, edited, told, forked, rewound, tagged, deleted and pruned, every checkpoint that is left reads back as
-it was saved, the paths are what they should be, and refused writes change nothing.
+Whatever is saved, edited, told, forked, rewound, tagged, deleted and pruned, every checkpoint that is left reads back
+as it was saved, the paths are what they should be, and refused writes change nothing.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def test_the_model_would_notice_a_lost_write() -> None:
     """The control: a database that drops one save in twenty must not pass."""
 
     class Forgetful(clew.Database):
-        def thread(self, id: str, *, branch: str = "main") -> clew.Thread:
+        def thread(self, id: str, *, branch: str = "main") -> clew.Thread:  # noqa: A002 - as in the API
             thread = super().thread(id, branch=branch)
             original = thread.state
 

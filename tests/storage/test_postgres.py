@@ -61,7 +61,7 @@ class TestOpening:
         assert ask(empty_postgres.owner_url, "SELECT count(*) FROM clew.meta") == [(1,)]
 
     def test_a_role_that_may_not_migrate_is_told_who_must(self, empty_postgres: TestDatabase) -> None:
-        with pytest.raises(StorageError, match="clew migrate") as caught:
+        with pytest.raises(StorageError, match="as its owner") as caught:
             PostgresEngine(empty_postgres.url)
         assert empty_postgres.databases.application in str(caught.value)
         assert not caught.value.retryable
@@ -73,7 +73,7 @@ class TestOpening:
 
     def test_an_outdated_schema_is_refused_to_who_may_not_migrate(self, postgres: TestDatabase) -> None:
         ask(postgres.owner_url, "SELECT 1", "UPDATE clew.meta SET format = 0")
-        with pytest.raises(StorageError, match="clew migrate"):
+        with pytest.raises(StorageError, match="as its owner"):
             PostgresEngine(postgres.url)
 
     def test_a_newer_format_is_refused(self, postgres: TestDatabase) -> None:

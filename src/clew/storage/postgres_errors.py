@@ -63,7 +63,8 @@ def clew_error(error: Exception) -> ClewError:
         return Corrupt(f"PostgreSQL reports damage: {said}")
     if code in ("3F000", "42P01", "42883", "42703"):
         return NotADatabase(
-            f"this database lacks a part of Clew's schema: {said}", hint="run `clew migrate URL` as its owner"
+            f"this database lacks a part of Clew's schema: {said}",
+            hint="open it once as its owner, which migrates it: clew.open(owner_url)",
         )
     if isinstance(error, psycopg.DataError):
         return BadInput(f"PostgreSQL cannot store this: {said}")

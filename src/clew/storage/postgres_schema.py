@@ -70,7 +70,7 @@ def ready(connection: psycopg.Connection[Any]) -> None:
         state = f"has format {have}, this release needs {newest()}" if have else "holds no Clew schema yet"
         raise StorageError(
             f"database {found.database!r} {state}, and role {found.role!r} may not change that",
-            hint=f"run `clew migrate URL` as its owner, then SELECT clew.grant_to('{found.role}')",
+            hint=f"open it once as its owner (that migrates it), then SELECT clew.grant_to('{found.role}')",
         )
     migrate(connection)
 
