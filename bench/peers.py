@@ -22,7 +22,7 @@ from bench.timing import Pairs, alternate, no_garbage, percentile, take_turns
 
 SIZE = 1024
 _READS = 20
-_MISSING = "not installed: `pip install --group bench`"
+_MISSING = "not installed: `pip install --group test`"
 
 
 class Peer:

@@ -44,8 +44,10 @@ LAYERS: dict[str, set[str]] = {
         "storage.postgres",
         "storage.blobs",
     },
-    "aio": {"database", "items", "model", "thread", "writing", "state", "storage.port"},
-    "cli": {"errors", ""},
+    "hop": set(),
+    "aio": {"database", "hop", "items", "model", "thread", "writing", "state", "storage.port"},
+    "adapters": {"errors", "model", "hop", ""},
+    "cli": {"adapters", "errors", ""},
     "__main__": {"cli"},
 }
 STATE_MAY_USE = {

@@ -8,50 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import partial
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
 
 from clew import database, items, model, thread
 from clew.database import Order
+from clew.hop import Hop as _Hop
 from clew.items import Index, Item
 from clew.model import Durability, Page, Pruned, ThreadInfo, Usage
 from clew.state.diff import Diff
 from clew.state.namespace import Namespace
 from clew.storage.port import Lease
 from clew.writing import Memory, Ref
-
-P = ParamSpec("P")
-R = TypeVar("R")
-_THREADS = 8
-
-
-class _Hop:
-    """Runs calls on threads of our own, never on the event loop's default executor."""
-
-    def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="clew")
-
-    async def __call__(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        outcome = asyncio.get_running_loop().run_in_executor(self._executor, partial(call, *args, **kwargs))
-        try:
-            return await asyncio.shield(outcome)
-        except asyncio.CancelledError:
-            while not outcome.done():
-                try:
-                    await asyncio.wait([outcome])
-                except asyncio.CancelledError:
-                    continue
-            if not outcome.cancelled():
-                outcome.exception()  # looked at, so that nobody is warned of it
-            raise
-
-    def close(self) -> None:
-        self._executor.shutdown(wait=True)
 
 
 class Checkpoint(model.Checkpoint):
@@ -175,7 +146,7 @@ class Thread:
         self._home = self._handle_with(Memory())
 
     def _handle_with(self, memory: Memory) -> thread.Thread:
-        return self._database.thread_with_memory(*self._name, memory)
+        return self._database._thread_with_memory(*self._name, memory)
 
     @property
     def _handle(self) -> thread.Thread:
@@ -187,7 +158,7 @@ class Thread:
                 handle = self._home
             else:
                 memory = Memory()
-                memory.base = self._home.memory.base
+                memory.base = self._home._memory.base
                 handle = self._handle_with(memory)
             self._handles[task] = handle
         return handle

@@ -118,7 +118,7 @@ class Database:
         """A handle on a thread. It need not exist: the first save makes it."""
         return Thread(self._storage, self._tenant, id, branch)
 
-    def thread_with_memory(self, thread_id: str, branch: str, memory: Memory) -> Thread:
+    def _thread_with_memory(self, thread_id: str, branch: str, memory: Memory) -> Thread:
         """A handle that remembers in a place of the caller's: for those who share handles in their own way."""
         return Thread(self._storage, self._tenant, thread_id, branch, memory)
 

@@ -15,7 +15,7 @@ from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.shadow import same
 from clew.storage.port import Lease
-from clew.writing import EMPTY_BASE, Memory, Ref, Writing, check_text
+from clew.writing import EMPTY_BASE, Ref, Writing, check_text
 
 
 class Thread(Writing):
@@ -41,11 +41,6 @@ class Thread(Writing):
     def branch(self) -> str:
         """The branch that this handle reads and writes."""
         return self._branch
-
-    @property
-    def memory(self) -> Memory:
-        """What this handle builds its next checkpoint on, and the lease it holds."""
-        return self._memory
 
     # -- reading
 
