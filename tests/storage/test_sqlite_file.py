@@ -36,7 +36,7 @@ def test_what_a_new_file_is(tmp_path):
     assert pragma(path, "user_version") >= 1
     assert pragma(path, "auto_vacuum") == 2
     assert pragma(path, "journal_mode") == "wal"
-    assert path.stat().st_size <= 24 * 4096
+    assert path.stat().st_size <= 25 * 4096
     assert list(tmp_path.iterdir()) == [path], "closing leaves the log empty, and so deletes it"
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_may_only_be_read(tmp_path, writable_directory):
     path.chmod(0o444)
     place.chmod(0o777 if writable_directory else 0o555)
     for directory in tmp_path.parents:
-        if directory.name.startswith("pytest"):
+        if directory.name.startswith(("pytest", "popen")):
             directory.chmod(0o755)
     tmp_path.chmod(0o755)
     ran = python(UNWRITABLE, path)

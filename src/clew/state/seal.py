@@ -28,3 +28,9 @@ def row_crc(
     told = f"{id}\0{kind}\0{label}\0{run}\0{created}\0".encode("utf-8", "surrogatepass")
     content = b"\0".join((told, next_ or b"", metadata or b"", manifest))
     return crc32(content, seal)
+
+
+def record_crc(seal: int, place: str, task: str, idx: int, path: str, name: str, value: bytes) -> int:
+    """The checksum of a record: its thread, its key, and what it holds."""
+    told = f"{place}\0{task}\0{idx}\0{path}\0{name}\0".encode("utf-8", "surrogatepass")
+    return crc32(value, crc32(told, seal))

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 from clew.model import Durability, Kind, Usage
+from clew.storage.changes import Change, Record
 
 STEP_BITS = 32
 """Row keys are `thread << STEP_BITS | step`: clustered by thread, then by step, on both backends."""
@@ -66,7 +67,8 @@ class Head(NamedTuple):
 class Commit(NamedTuple):
     """One step to be written. `base` None means that the branch is empty; `lane` 0 opens a lane.
 
-    With the kind "fork" and a base, the branch is made in the same transaction, and must not exist yet.
+    With the kind "fork" and a base, the branch is made in the same transaction, and must not exist yet. `changes` are
+    rows of other kinds that the same transaction writes.
     """
 
     thread_id: str
@@ -87,6 +89,7 @@ class Commit(NamedTuple):
     key: str | None
     epoch: int | None
     release: bool
+    changes: Sequence[Change] = ()
 
 
 class Committed(NamedTuple):
@@ -184,6 +187,10 @@ class Snapshot(Protocol):
         """Every stored run that may hold one of the wanted stretches, as written by steps up to `upto`."""
         ...
 
+    def records(self, thread: int, places: Sequence[str]) -> list[Record]:
+        """The records of these places, by place, then by (path, task, idx)."""
+        ...
+
     def blob(self, digest: str) -> bytes | None: ...
     def blob_sizes(self, thread: int) -> list[tuple[str, int]]:
         """The digests and sizes of every blob that the thread uses."""
@@ -206,6 +213,15 @@ class Storage(Protocol):
 
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...
     def commit(self, commit: Commit) -> Committed: ...
+    def apply(
+        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+    ) -> None:
+        """Write changes without a checkpoint, in one transaction, under a lease if one is named.
+
+        The thread is made when it is new; `branch` is then its first, still empty.
+        """
+        ...
+
     def create_branch(self, thread_id: str, name: str, step: int) -> None: ...
     def move_branch(self, thread_id: str, name: str, step: int, *, old_tip: str, epoch: int | None) -> None:
         """Point a branch at another checkpoint; the tip it leaves keeps the automatic name `old_tip`."""

@@ -20,16 +20,17 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
-from typing import Any, NoReturn
+from typing import Any
 
-from clew.errors import BadInput, ClewError, Closed, Corrupt, NameTaken, StorageError
+from clew.errors import BadInput, ClewError, Closed, Corrupt, StorageError
 from clew.model import KINDS, Durability
+from clew.storage.changes import Change, postgres_call
 from clew.storage.ownership import EXPIRY, Heartbeat, Identity, this_process
 from clew.storage.port import Commit, Committed, Lease
-from clew.storage.relational import Relational, Run, busy, conflict, fenced, no_ref, no_step, no_thread
+from clew.storage.relational import Relational, Run, busy, fenced
 from clew.storage.statements import queries
 
 try:
@@ -39,7 +40,7 @@ except ImportError as error:
     raise StorageError("PostgreSQL needs the package psycopg", hint='pip install "clew[postgres]"') from error
 
 from clew.storage import postgres_schema
-from clew.storage.postgres_errors import clew_error, is_lost, is_passing, translated
+from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -57,7 +58,11 @@ def _shaped() -> dict[str, bytes]:
 
 _QUERIES = _shaped()
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
-_COMMIT = b"SELECT thread, step, lane, unfolded FROM clew.commit(" + b", ".join([b"%s"] * 23) + b")"
+_COMMIT_AND = (
+    b"SELECT c.thread, c.step, c.lane, c.unfolded{changes} FROM clew.commit(" + b", ".join([b"%s"] * 23) + b") AS c"
+)
+_COMMIT = _COMMIT_AND.replace(b"{changes}", b"")
+_APPLY = b"SELECT c.thread{changes} FROM clew.enter_thread(" + b", ".join([b"%s"] * 7) + b") AS c"
 _COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
 _COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
 """Queries that decide which blobs are unused: nobody may begin to use one meanwhile (see clew.keep_blobs)."""
@@ -387,20 +392,25 @@ class PostgresStorage(Relational):
     def commit(self, commit: Commit) -> Committed:
         """Write one step with one call of clew.commit. See the port."""
         dead: int | None = None
+        statement: bytes = _COMMIT
+        values: list[Any] = []
+        if commit.changes:
+            statement, values = postgres_call(_COMMIT_AND, self._tenant, commit.changes)
         while True:
             try:
-                found = self._engine.call(_COMMIT, self._arguments(commit, dead))
+                # The changes stand first in the statement, the arguments of clew.commit behind them.
+                found = self._engine.call(statement, (*values, *self._arguments(commit, dead)))
             except psycopg.Error as error:
                 code = error.sqlstate or ""
                 if code == "KL001":
-                    thread, step, lane, unfolded = map(int, _detail(error).split())
+                    thread, step, lane, unfolded = map(int, detail(error).split())
                     return self._committed(commit, Committed(thread, step, lane, unfolded, replayed=True))
                 if code == "KL003":
                     dead = self._dead_owner(commit)
                     continue
-                self._refuse(commit, error)
+                refuse(commit, error)
             except (psycopg_pool.PoolTimeout, UnicodeError) as error:
-                self._refuse(commit, error)
+                refuse(commit, error)
             else:
                 return self._committed(commit, Committed(found[0], found[1], found[2], found[3], replayed=False))
 
@@ -411,7 +421,7 @@ class PostgresStorage(Relational):
 
     def _arguments(self, commit: Commit, dead: int | None) -> tuple[Any, ...]:
         (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
-         key, epoch, release) = commit  # fmt: skip
+         key, epoch, release, _) = commit  # fmt: skip
         digests, data = [list(column) for column in zip(*blobs, strict=True)] if blobs else (None, None)
         return (
             self._tenant, self.durability == "strict", thread_id, branch, id_, base, lane,
@@ -419,6 +429,22 @@ class PostgresStorage(Relational):
             crc, payload, key, epoch, None if epoch is None else self._my_owner(), release,
             dead, digests, data,
         )  # fmt: skip
+
+    def apply(
+        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+    ) -> None:
+        statement, values = postgres_call(_APPLY, self._tenant, changes)
+        mine = None if epoch is None else self._my_owner()
+        strict = self.durability == "strict"
+        try:
+            now = time.time_ns() // 1000
+            self._engine.call(statement, (*values, self._tenant, strict, thread_id, now, branch, epoch, mine))
+        except psycopg.Error as error:
+            if error.sqlstate == "KL004":
+                raise fenced(branch, thread_id) from None
+            raise clew_error(error) from error
+        except (psycopg_pool.PoolTimeout, UnicodeError) as error:
+            raise clew_error(error) from error
 
     def _dead_owner(self, commit: Commit) -> int | None:
         """The owner of the branch, if it has one and that is dead before its time; `Busy` if it lives."""
@@ -430,38 +456,6 @@ class PostgresStorage(Relational):
         if live is not None:
             raise busy(commit.branch, commit.thread_id, live)
         return None if owner[0] is None else int(owner[0])
-
-    def _refuse(self, commit: Commit, error: Exception) -> NoReturn:
-        """Raise what a refused or failed commit means."""
-        thread_id, branch, base = commit.thread_id, commit.branch, commit.base
-        code = error.sqlstate if isinstance(error, psycopg.Error) else None
-        if code == "KL002":
-            head = _detail(error)
-            raise conflict(branch, thread_id, base, int(head) if head else None) from None
-        if code == "KL004":
-            raise fenced(branch, thread_id) from None
-        if code == "KL005":
-            raise no_thread(thread_id) from None
-        if code == "KL006":
-            raise no_ref(branch, thread_id) from None
-        if code == "KL007":
-            raise NameTaken(f"{branch!r} is not a branch of thread {thread_id!r}") from None
-        if code == "KL009":
-            raise no_step(base or 0, thread_id) from None
-        if code == "KL010":
-            raise NameTaken(f"thread {thread_id!r} has a branch or tag {branch!r} already") from None
-        if code == "KL008":
-            raise Corrupt(
-                f"branch {branch!r} of thread {thread_id!r} points at step {base}, which is missing"
-            ) from None
-        if is_lost(error):
-            raise StorageError(
-                f"the connection to PostgreSQL broke while step after {base} of thread {thread_id!r} was saved, "
-                "and could not be restored; whether it was written is unknown",
-                retryable=True,
-                hint="save again with the same key: it will not be written twice",
-            ) from error
-        raise clew_error(error) from error
 
     # Upkeep.
 
@@ -475,15 +469,11 @@ class PostgresStorage(Relational):
             before = int(self._engine.call(_SPACE, ())[0])
             with self._engine.connection() as connection:
                 connection.execute(
-                    b"VACUUM clew.thread, clew.ref, clew.checkpoint, clew.payload, clew.chunk, clew.blob, clew.blob_use"
+                    b"VACUUM clew.thread, clew.ref, clew.checkpoint, clew.payload, clew.chunk, clew.record,"
+                    b" clew.blob, clew.blob_use"
                 )
             return max(0, before - int(self._engine.call(_SPACE, ())[0]))
 
     def close(self) -> None:
         """Close the engine, for all of its tenants."""
         self._engine.close()
-
-
-def _detail(error: Exception) -> str:
-    detail = error.diag.message_detail if isinstance(error, psycopg.Error) else None
-    return detail or ""

@@ -7,11 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 import psycopg
 import psycopg_pool
 
-from clew.errors import BadInput, ClewError, Closed, Corrupt, DiskFull, NotADatabase, ReadOnly, StorageError
+from clew.errors import (
+    BadInput,
+    ClewError,
+    Closed,
+    Corrupt,
+    DiskFull,
+    NameTaken,
+    NotADatabase,
+    ReadOnly,
+    StorageError,
+)
+from clew.storage.port import Commit
+from clew.storage.relational import conflict, fenced, no_ref, no_step, no_thread
 
 # Classes and codes of PostgreSQL's appendix A.
 _AGAIN = ("08", "40", "53", "57", "55P03", "58")
@@ -76,3 +89,40 @@ def _said(error: Exception) -> str:
     """The first line of the server's message; details could quote stored values."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return primary or (str(error).splitlines() or ["no reason given"])[0]
+
+
+def detail(error: Exception) -> str:
+    """The numbers that a refusal of ours carries."""
+    found = error.diag.message_detail if isinstance(error, psycopg.Error) else None
+    return found or ""
+
+
+def refuse(commit: Commit, error: Exception) -> NoReturn:
+    """Raise what a refused or failed commit means."""
+    thread_id, branch, base = commit.thread_id, commit.branch, commit.base
+    code = error.sqlstate if isinstance(error, psycopg.Error) else None
+    if code == "KL002":
+        head = detail(error)
+        raise conflict(branch, thread_id, base, int(head) if head else None) from None
+    if code == "KL004":
+        raise fenced(branch, thread_id) from None
+    if code == "KL005":
+        raise no_thread(thread_id) from None
+    if code == "KL006":
+        raise no_ref(branch, thread_id) from None
+    if code == "KL007":
+        raise NameTaken(f"{branch!r} is not a branch of thread {thread_id!r}") from None
+    if code == "KL009":
+        raise no_step(base or 0, thread_id) from None
+    if code == "KL010":
+        raise NameTaken(f"thread {thread_id!r} has a branch or tag {branch!r} already") from None
+    if code == "KL008":
+        raise Corrupt(f"branch {branch!r} of thread {thread_id!r} points at step {base}, which is missing") from None
+    if is_lost(error):
+        raise StorageError(
+            f"the connection to PostgreSQL broke while step after {base} of thread {thread_id!r} was saved, "
+            "and could not be restored; whether it was written is unknown",
+            retryable=True,
+            hint="save again with the same key: it will not be written twice",
+        ) from error
+    raise clew_error(error) from error

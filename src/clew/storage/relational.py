@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from clew.errors import Busy, Conflict, Corrupt, Fenced, NameTaken, RefNotFound, ThreadNotFound
 from clew.model import KINDS, Durability, Usage
+from clew.storage.changes import Record
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
 
@@ -153,6 +154,9 @@ class RelationalSnapshot:
             for key, of_lane, data in rows:
                 found[key] = Piece(key, 0, of_lane, data)
         return list(found.values())
+
+    def records(self, thread: int, places: Sequence[str]) -> list[Record]:
+        return [Record._make(row) for row in self._run("records", thread=thread, places=list(places))]
 
     def blob(self, digest: str) -> bytes | None:
         found = self._run("blob", digest=digest)
@@ -381,6 +385,7 @@ class Relational(ABC):
             run("delete_thread_blobs", thread=thread)
             run("delete_thread_blob_uses", thread=thread)
             run("delete_thread_chunks", thread=thread)
+            run("delete_thread_records", thread=thread)
             run("delete_thread_payload", low=low, high=low | STEPS)
             run("delete_thread_checkpoints", low=low, high=low | STEPS)
             run("delete_thread_refs", thread=thread)
@@ -427,6 +432,7 @@ class Relational(ABC):
             gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps)]
             if gone:
                 run("forget_auto_refs", thread=thread, steps=gone)
+                run("forget_records", thread=thread, steps=gone)
             for step, (parent, crc) in relink.items():
                 if parent is None or run("row_exists", key=low | parent):
                     run("relink", key=low | step, parent=parent, crc=crc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import apsw
 
 from clew.errors import Corrupt, NameTaken
 from clew.model import KINDS
+from clew.storage.changes import Change
 from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
 from clew.storage.relational import STEPS, Relational, Run, busy, conflict, fenced, no_ref, no_step, no_thread
@@ -25,7 +27,7 @@ Execute = Callable[..., Any]
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _QUERIES = queries("sqlite")
 _TIMED = frozenset(name for name, text in _QUERIES.items() if ":now" in text)
-_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs"))
+_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs", "places"))
 
 # The statements of a commit, with positional parameters: this is the path that every save takes.
 # Two lookups, because one join of both tables was measured to take five times as long as the two.
@@ -141,7 +143,7 @@ class SqliteStorage(Relational):
     def _write(self, commit: Commit, connection: apsw.Connection, execute: Execute) -> Committed:
         # Unpacked once: attributes of a tuple with names cost more than local names, and this path is hot.
         (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
-         key, epoch, release) = commit  # fmt: skip
+         key, epoch, release, others) = commit  # fmt: skip
         tenant = self._tenant
         (thread, kept, last_lane, updated, what, head, ref_lane, unfolded, ref_epoch, owner, newest, last) = execute(
             _FIND, (tenant, thread_id, branch)
@@ -184,6 +186,8 @@ class SqliteStorage(Relational):
             raise Corrupt(f"thread {thread_id!r}: a commit changed other rows than its own")
         if blobs:
             self._add_blobs(thread, blobs)
+        if others:
+            self._change(thread, step, others)
         return Committed(thread, step, lane, unfolded, False)
 
     def _start_thread(self, commit: Commit) -> tuple[Any, ...]:
@@ -235,6 +239,27 @@ class SqliteStorage(Relational):
         for digest, data in blobs:
             run("create_blob", digest=digest, data=data)
             run("use_blob", thread=thread, digest=digest)
+
+    def _change(self, thread: int, step: int | None, changes: Sequence[Change]) -> None:
+        run = self._run(self._engine.execute)
+        for change in changes:
+            run(change.name, thread=thread, step=step, **change.values)
+
+    def apply(
+        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+    ) -> None:
+        with self._writing(thread_id) as run:
+            found = run("thread", thread_id=thread_id)
+            if not found:
+                found = run("create_thread", thread_id=thread_id, created=time.time_ns() // 1000)
+                run("create_ref", thread=found[0][0], name=branch, kind="branch", step=None)
+            thread = found[0][0]
+            if epoch is not None:
+                ref = run("ref", thread=thread, name=branch)
+                if not ref or ref[0][3] != epoch or ref[0][4] is None or ref[0][4] != self._my_owner():
+                    raise fenced(branch, thread_id, self._live(ref[0][4:]) if ref else None)
+            for change in changes:
+                run(change.name, thread=thread, step=None, **change.values)
 
     def shrink(self, limit: int) -> int:
         engine = self._engine

@@ -21,6 +21,7 @@ import pytest
 from clew.errors import ThreadNotFound
 from clew.storage.port import Chunk, Folding, Piece, Storage, Want
 from clew.testing.storage_cases import CommitCases, LeaseCases, NameCases
+from clew.testing.storage_records import RecordCases
 from clew.testing.storage_steps import STAMP, Engine, change, everything, grow, names, steps, thread_key
 
 
@@ -352,7 +353,7 @@ class TenantCases:
             assert snapshot.blob("d") == b"data"
 
 
-class StorageContract(CommitCases, LeaseCases, SnapshotCases, NameCases, UpkeepCases, TenantCases):
+class StorageContract(CommitCases, LeaseCases, SnapshotCases, NameCases, UpkeepCases, RecordCases, TenantCases):
     """All cases. The inheriting class has a fixture `engine`."""
 
     @pytest.fixture

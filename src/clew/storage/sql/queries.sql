@@ -153,7 +153,8 @@ SELECT
     (SELECT coalesce(sum(36 + octet_length(id) + octet_length(manifest) + coalesce(octet_length(label), 0)
         + coalesce(octet_length(run), 0) + coalesce(octet_length(next), 0) + coalesce(octet_length(metadata), 0)
         + coalesce(octet_length(save_key), 0)), 0) FROM checkpoint WHERE tenant = :tenant),
-    (SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant),
+    (SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant)
+        + (SELECT coalesce(sum(octet_length(value)), 0) FROM record WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(data)), 0) FROM chunk WHERE tenant = :tenant),
     (SELECT count(*) FROM blob WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(data)), 0) FROM blob WHERE tenant = :tenant),

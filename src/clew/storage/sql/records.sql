@@ -1,0 +1,22 @@
+-- Records: what tasks have finished with, beside a checkpoint. `put_record`, `set_record` and `drop_records` are changes
+-- (changes.py): on PostgreSQL they are functions of the same names.
+
+-- name: put_record (sqlite)
+INSERT INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
+ON CONFLICT DO NOTHING
+
+-- name: set_record (sqlite)
+INSERT OR REPLACE INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
+
+-- name: drop_records (sqlite)
+DELETE FROM record WHERE tenant = :tenant AND thread = :thread AND place = :place
+
+-- name: records
+SELECT place, task, idx, path, name, value, step, crc FROM record
+WHERE tenant = :tenant AND thread = :thread AND place IN ({each_text:places}) ORDER BY place, path, task, idx
+
+-- name: forget_records
+DELETE FROM record WHERE tenant = :tenant AND thread = :thread AND step IN ({each:steps})
+
+-- name: delete_thread_records
+DELETE FROM record WHERE tenant = :tenant AND thread = :thread
