@@ -39,7 +39,10 @@ def test_the_slow_encoder_writes_the_same_bytes(state: dict[str, Any]) -> None:
 def test_packing_encoded_items_is_encoding_the_list(items: list[Any]) -> None:
     parts = [codec.encode(item) for item in items]
     assert codec.pack_list(parts) == codec.encode(items)
-    assert codec.join_list(len(parts), b"".join(parts)) == codec.encode(items)
+    assert exactly_equal(codec.decode_list(len(parts), parts), items)
+    for wrong in {len(parts) - 1, len(parts) + 1} - {-1}:
+        with pytest.raises(Corrupt):
+            codec.decode_list(wrong, parts)
 
 
 @QUICK

@@ -63,13 +63,15 @@ from clew.state import registry as registering
 from clew.state.codec_builtins import NotStorable
 from clew.state.codec_format import REF_FIRST, SPILL_OVER
 from clew.state.codec_objects import TAGS, object_parts
-from clew.state.codec_read import decode
+from clew.state.codec_read import Resolve, decode, decode_list
 from clew.state.codec_slow import encode_slowly, step
 from clew.state.codec_write import REDUCE, NeedsTheSlowWay, Spill, Writer, holds_buffers
 
 __all__ = [
     "encode",
     "decode",
+    "decode_list",
+    "Resolve",
     "Spill",
     "REF_FIRST",
     "SPILL_OVER",
@@ -81,7 +83,6 @@ __all__ = [
     "pack_list",
     "pack_dict",
     "pack_ext",
-    "join_list",
 ]
 
 
@@ -211,11 +212,6 @@ def pack_dict(keys: Sequence[object], parts: Sequence[bytes]) -> bytes:
 def pack_ext(tag: int, payload: bytes) -> bytes:
     """An extension value."""
     return f.ext(tag, payload)
-
-
-def join_list(count: int, body: bytes) -> bytes:
-    """`pack_list` of `count` encodings that stand one after the other in `body` already."""
-    return f.array_header(count) + body
 
 
 class Parts(NamedTuple):

@@ -28,12 +28,12 @@ class Payload:
         segments: list[Segment] = []
         if self._slots:
             sizes = [len(item) << 1 for item in self._slots]
-            segments.append((SLOT_LOG, ITEMS, self._slot_tail, sizes, b"".join(self._slots)))
+            segments.append((SLOT_LOG, ITEMS, self._slot_tail, sizes, b"".join(self._slots), False))
         for log, (start, sizes, items) in self._items.items():
-            segments.append((log, ITEMS, start, sizes, b"".join(items)))
+            segments.append((log, ITEMS, start, sizes, b"".join(items), True))
         for log, (start, parts) in self._bytes.items():
             data = b"".join(parts)
-            segments.append((log, BYTES, start, len(data), data))
+            segments.append((log, BYTES, start, len(data), data, False))
         return pack(segments, seal) if segments else None
 
     def _next_slot(self) -> int:

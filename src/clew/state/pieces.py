@@ -38,9 +38,13 @@ COMPRESS_GAIN = 0.75
 MAX_PIECE = 1 << 30
 _LEVEL = 3
 _HAS_REFS = (1).__and__
+_INT = frozenset({int})
 
-Segment = tuple[int, int, int, "list[int] | int", "bytes | memoryview"]
-"""(log, kind, start, sizes, body); a body that was read is a view into its row."""
+Segment = tuple[int, int, int, "list[int] | int", "bytes | memoryview", bool]
+"""(log, kind, start, sizes, body, refs); a body that was read is a view into its row.
+
+`refs` False: no item in it holds references. True: some may, as their sizes tell.
+"""
 
 
 class Bounds(NamedTuple):
@@ -116,10 +120,10 @@ def unpack(data: bytes, seal: int) -> list[Segment]:
         content = memoryview(_inflate(data[1], content))
     size, at = read_varint(content, 0)
     try:
-        table = ormsgpack.unpackb(bytes(content[at : at + size]))
+        table = ormsgpack.unpackb(content[at : at + size])
     except ValueError as error:
         raise Corrupt(f"a payload row's table is damaged: {error}") from None
-    return list(_segments(table, content, at + size))
+    return _segments(table, content, at + size)
 
 
 def _inflate(method: int, data: bytes | memoryview) -> bytes:
@@ -138,47 +142,52 @@ def _inflate(method: int, data: bytes | memoryview) -> bytes:
     return bytes(out)
 
 
-def _segments(table: object, content: bytes | memoryview, at: int) -> Iterator[Segment]:
+def _segments(table: object, content: bytes | memoryview, at: int) -> list[Segment]:
     if type(table) is not list:
         raise Corrupt("a payload row's table is not a list")
+    found: list[Segment] = []
     for entry in table:
         if type(entry) is not list or len(entry) != 4:
             raise Corrupt("a payload row's table has an entry of the wrong shape")
         log, kind, start, sizes = entry
         if type(log) is not int or type(start) is not int or log < 0 or start < 0:
             raise Corrupt("a payload row's table names an impossible position")
-        if kind == ITEMS and type(sizes) is list and set(map(type, sizes)) <= {int} and min(sizes, default=0) >= 0:
-            total = (sum(sizes) - sum(map(_HAS_REFS, sizes))) >> 1
+        refs = 0
+        if kind == ITEMS and type(sizes) is list and _INT.issuperset(map(type, sizes)) and min(sizes, default=0) >= 0:
+            refs = sum(map(_HAS_REFS, sizes))
+            total = (sum(sizes) - refs) >> 1
         elif kind == BYTES and type(sizes) is int and sizes >= 0:
             total = sizes
         else:
             raise Corrupt("a payload row's table has a segment of an unknown kind")
         if at + total > len(content):
             raise Corrupt("a payload row is shorter than its table says")
-        yield (log, kind, start, sizes, content[at : at + total])
+        found.append((log, kind, start, sizes, content[at : at + total], refs > 0))
         at += total
     if at != len(content):
         raise Corrupt("a payload row is longer than its table says")
+    return found
 
 
 def cut(segment: Segment, start: int, stop: int) -> Segment:
     """The part of a segment that covers positions `start` up to `stop`."""
-    log, kind, first, sizes, body = segment
+    log, kind, first, sizes, body, refs = segment
     if not isinstance(sizes, list):
-        return (log, kind, start, stop - start, body[start - first : stop - first])
+        return (log, kind, start, stop - start, body[start - first : stop - first], refs)
     a, b = start - first, stop - first
     before = sum(size >> 1 for size in sizes[:a])
     within = sum(size >> 1 for size in sizes[a:b])
-    return (log, kind, start, sizes[a:b], body[before : before + within])
+    return (log, kind, start, sizes[a:b], body[before : before + within], refs)
 
 
 def join(segments: Sequence[Segment]) -> Segment:
     """Neighbouring segments of one log as one."""
-    log, kind, start, sizes, _ = segments[0]
+    log, kind, start, sizes, _, refs = segments[0]
     body = b"".join([segment[4] for segment in segments])
     if not isinstance(sizes, list):
-        return (log, kind, start, len(body), body)
-    return (log, kind, start, [size for segment in segments for size in segment[3]], body)  # type: ignore[union-attr]
+        return (log, kind, start, len(body), body, refs)
+    joined = [size for segment in segments for size in segment[3]]  # type: ignore[union-attr]
+    return (log, kind, start, joined, body, any(segment[5] for segment in segments))
 
 
 def fold(segments: Iterable[Segment], seal: int) -> list[Bounds]:
@@ -207,7 +216,7 @@ def _neighbours(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _chunks(segment: Segment, seal: int) -> Iterator[Bounds]:
-    log, _, start, sizes, body = segment
+    log, _, start, sizes, body, _ = segment
     stop = start + length(segment)
     if isinstance(sizes, list):
         ends = list(accumulate(size >> 1 for size in sizes))

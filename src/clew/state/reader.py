@@ -6,10 +6,12 @@ Reading asks for what it needs and is fed, level by level: it does no I/O of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby, starmap
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from clew.errors import Corrupt
-from clew.state.codec import decode, encode, join_list, pack_ext
+from clew.state.codec import Resolve, decode, decode_list, encode, pack_ext
 from clew.state.layout import (
     BINARY,
     DICT,
@@ -25,9 +27,14 @@ from clew.state.layout import (
     slot_run,
     unpack_manifest,
 )
-from clew.state.pieces import ITEMS, Pieces, Segment
+from clew.state.pieces import Pieces, Segment
 from clew.state.shadow import DictNode, Encoded, ListNode, Place, Run, TextNode, shadow
 from clew.state.values import Blob
+
+AT_ONCE = 1 << 16
+"""Bytes of items that are decoded in one call. They are copied for it: a copy of this size stays in the processor's
+cache, while the pages of a large one, fresh from the system, cost several times the decoding (measured: 1 MB, 5 times).
+"""
 
 
 class Needs(NamedTuple):
@@ -62,7 +69,8 @@ class Scan:
         """The stretches and blobs that are still unknown, or None when everything is here."""
         for lane, log, start, stop in self._waiting:
             for segment in self._pieces.read(lane, log, start, stop - start):
-                self._pending.extend((item, lane) for item in _items_with_refs(segment))
+                if segment[5]:
+                    self._pending.extend((item, lane) for item in _items_with_refs(segment))
         for runs in self._dicts:
             self._pending.extend(self._entries(runs).values())
         self._waiting, self._dicts = [], []
@@ -121,7 +129,7 @@ class Scan:
             for segment in self._pieces.read(*run):
                 if not isinstance(segment[3], list):
                     raise Corrupt("a dict refers to a log of bytes")
-                for item in decode(join_list(len(segment[3]), bytes(segment[4]))):
+                for item in decode_list(len(segment[3]), segment[4:5]):
                     yield item, run[0]
 
 
@@ -182,6 +190,11 @@ class Reader(Scan):
     # -- resolving references
 
     def _decode(self, data: bytes, lane: int, alias: int) -> Any:
+        return decode(data, resolve=self._resolver(lane, alias))
+
+    def _resolver(self, lane: int, alias: int) -> Resolve:
+        """What gives the values of references within a row of `lane`."""
+
         def resolve(tag: int, payload: bytes) -> Any:
             if tag == VALUE:
                 return self._value(payload)
@@ -191,7 +204,7 @@ class Reader(Scan):
                 return self._slot(payload, lane, alias)
             return self._sequence(tag, payload, lane, alias)
 
-        return decode(data, resolve=resolve)
+        return resolve
 
     def _sequence(self, tag: int, payload: bytes, lane: int, alias: int) -> Any:
         runs = read_place(tag, payload, lane).runs
@@ -213,25 +226,26 @@ class Reader(Scan):
         return 0 if alias == 0 and lane == self._lane else lane
 
     def _items(self, runs: Iterable[Run], with_refs: set[int], alias: int) -> list[Any]:
-        """The items of all runs, decoded lane by lane in as few calls as possible."""
+        """The items of all runs, decoded in as few calls as pay (see AT_ONCE). None spans two lanes."""
         items: list[Any] = []
-        bodies: list[bytes | memoryview] = []
-        count, lane = 0, -1
-        for run in runs:
-            if run[0] != lane and count:
-                items += self._decode(join_list(count, b"".join(bodies)), lane, self._alias_of(lane, alias))
-                bodies, count = [], 0
-            lane = run[0]
-            for segment in self._pieces.read(*run):
-                sizes = segment[3]
+        for lane, of_lane in groupby(runs, key=itemgetter(0)):
+            resolve = self._resolver(lane, self._alias_of(lane, alias))
+            bodies: list[bytes | memoryview] = []
+            count = size = 0
+            for segment in chain.from_iterable(starmap(self._pieces.read, of_lane)):
+                _, _, _, sizes, body, refs = segment
                 if not isinstance(sizes, list):
                     raise Corrupt("a list refers to a log of bytes")
-                if self._nodes is not None:
-                    with_refs.update(len(items) + count + index for index, size in enumerate(sizes) if size & 1)
-                bodies.append(segment[4])
+                if size + len(body) > AT_ONCE and count:
+                    items += decode_list(count, bodies, resolve=resolve)
+                    bodies, count, size = [], 0, 0
+                if refs and self._nodes is not None:
+                    first = len(items) + count
+                    with_refs.update(first + index for index, of_item in enumerate(sizes) if of_item & 1)
+                bodies.append(body)
                 count += len(sizes)
-        if count:
-            items += self._decode(join_list(count, b"".join(bodies)), lane, self._alias_of(lane, alias))
+                size += len(body)
+            items += decode_list(count, bodies, resolve=resolve)
         return items
 
     def _slot(self, payload: bytes, lane: int, alias: int) -> Any:
@@ -293,16 +307,13 @@ def _unloaded(tag: int, payload: bytes, alias: int) -> Any:
     return Encoded(b"", pack_ext(tag, payload))
 
 
-def _items_with_refs(segment: Segment) -> list[bytes]:
-    _, kind, _, sizes, body = segment
-    found: list[bytes] = []
-    if kind == ITEMS and isinstance(sizes, list) and 1 in map((1).__and__, sizes):
-        at = 0
-        for size in sizes:
-            if size & 1:
-                found.append(bytes(body[at : at + (size >> 1)]))
-            at += size >> 1
-    return found
+def _items_with_refs(segment: Segment) -> Iterator[bytes]:
+    _, _, _, sizes, body, _ = segment
+    at = 0
+    for size in sizes if isinstance(sizes, list) else ():
+        if size & 1:
+            yield bytes(body[at : at + (size >> 1)])
+        at += size >> 1
 
 
 def _text(data: bytes) -> str:
