@@ -51,7 +51,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from uuid import UUID
 
 from ormsgpack import packb
@@ -62,7 +62,7 @@ from clew.state import codec_write
 from clew.state import registry as registering
 from clew.state.codec_builtins import NotStorable
 from clew.state.codec_format import REF_FIRST, SPILL_OVER
-from clew.state.codec_objects import TAGS, object_parts
+from clew.state.codec_objects import TAGS, copy_object, object_parts, shape_of
 from clew.state.codec_read import Resolve, decode, decode_list
 from clew.state.codec_slow import encode_slowly, step
 from clew.state.codec_write import REDUCE, NeedsTheSlowWay, Spill, Writer, holds_buffers
@@ -80,6 +80,8 @@ __all__ = [
     "Parts",
     "take_apart",
     "put_together",
+    "is_in_its_dict",
+    "copy_object",
     "pack_list",
     "pack_dict",
     "pack_ext",
@@ -252,6 +254,19 @@ def _head(entry: registering.Entry) -> bytes:
 def put_together(head: bytes, names: Sequence[str], parts: Sequence[bytes]) -> bytes:
     """`encode(value)` of an object, given its head and the encodings of its fields."""
     return f.ext(head[0], head[1:] + pack_dict(names, parts))
+
+
+def is_in_its_dict(cls: type) -> Literal["model", "object"] | None:
+    """What sort of object keeps all that is stored of it in its `__dict__`; a model, in its three slots as well."""
+    if cls in _NO_OBJECTS:
+        return None
+    entry = registering.registry.by_class.get(cls) or registering.registry.meet(cls)
+    if entry is None or entry.kind not in _OBJECT_KINDS:
+        return None
+    shape = shape_of(entry)
+    if not shape.has_dict or shape.slots or shape.has_private:
+        return None
+    return "model" if entry.kind == "model" else "object"
 
 
 _NO_OBJECTS = frozenset(REDUCE) | {type(None), bool, int, float, str, bytes, list, dict}

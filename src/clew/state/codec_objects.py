@@ -12,7 +12,7 @@ import enum
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, cast
 
 from clew.state import codec_format as f
@@ -34,6 +34,8 @@ class Shape(NamedTuple):
     slots: dict[str, Any]
     recomputed: frozenset[str]  # cached properties: left out, computed again on demand
     has_dict: bool
+    has_extra: bool  # of a model: it takes more fields than it declares
+    has_private: bool
 
 
 def shape_of(entry: Entry) -> Shape:
@@ -73,7 +75,18 @@ def _work_out(entry: Entry) -> Shape:
         names = cls._fields  # type: ignore[attr-defined]
         defaults = {name: functools.partial(_same, value) for name, value in cls._field_defaults.items()}  # type: ignore[attr-defined]
     has_dict = any("__dict__" in vars(base) for base in cls.__mro__)
-    return Shape(names, frozenset(names), defaults, frozenset(unset), slots, frozenset(recomputed), has_dict)
+    model: Any = cls if entry.kind == "model" else None
+    return Shape(
+        names,
+        frozenset(names),
+        defaults,
+        frozenset(unset),
+        slots,
+        frozenset(recomputed),
+        has_dict,
+        has_extra=model is not None and model.model_config.get("extra") == "allow",
+        has_private=model is not None and bool(model.__private_attributes__),
+    )
 
 
 def _same(value: Any) -> Any:
@@ -182,6 +195,8 @@ _KINDS = {
 
 def build_object(tag: int, parts: list[Any], registry: Registry) -> Any:
     """The instance that `reduce_object` took apart. `Unknown` when that cannot be, ValueError for a malformed list."""
+    if tag == f.MODEL and (model := _same_model(parts, registry)) is not None:
+        return model
     wanted = 3 if tag in (f.ENUM, f.STATE) else 4
     if len(parts) != wanted or type(parts[0]) is not str or type(parts[1]) is not int or parts[1] < 1:
         raise ValueError("an object without name, version and content")
@@ -195,6 +210,31 @@ def build_object(tag: int, parts: list[Any], registry: Registry) -> Any:
     except Unknown as unknown:
         unknown.type_name, unknown.version = name, version
         raise
+
+
+_NO_EXTRA = (dict, type(None))
+
+
+def _same_model(parts: list[Any], registry: Registry) -> Any:
+    """A model whose class is as it was when it was stored, nothing but declared fields in it; None for any other.
+
+    It is what `_build_model` makes of it, without looking for what has changed: messages are read by the thousand.
+    """
+    if len(parts) != 4 or not (parts[2] is None or (type(parts[2]) is list and len(parts[2]) == 4)):
+        return None
+    name, version, extras, fields = parts
+    entry = registry.by_name.get(name) if type(name) is str else None
+    if entry is None or entry.kind != "model" or type(version) is not int or version != entry.version:
+        return None
+    shape: Shape = entry.shape.get("shape") or shape_of(entry)
+    if type(fields) is not dict or fields.keys() != shape.all_names or shape.has_private:
+        return None
+    given, extra, private, others = (None, None, None, None) if extras is None else extras
+    if extra or type(extra) not in _NO_EXTRA or private is not None or others is not None:
+        return None
+    if given is not None and not (type(given) is list and shape.all_names.issuperset(given)):
+        return None
+    return _model(entry.cls, fields, set(fields if given is None else given), {} if shape.has_extra else extra, None)
 
 
 def _build(tag: int, entry: Entry | None, version: int, state: Any, extras: Any, registry: Registry) -> Any:
@@ -215,7 +255,7 @@ def _build(tag: int, entry: Entry | None, version: int, state: Any, extras: Any,
     if entry.kind != "plain":
         _same_fields(entry, shape, state)
     if entry.kind == "model":
-        return _build_model(entry.cls, state, extras)
+        return _build_model(entry.cls, shape, state, extras)
     if extras is not None and (type(extras) is not dict or not all(type(key) is str for key in extras)):
         raise ValueError("an object with malformed extras")
     if entry.kind == "namedtuple":
@@ -320,7 +360,7 @@ def _build_member(cls: type[enum.Enum], name: Any) -> enum.Enum:
     raise Unknown(f"{qualified_name(cls)} has no member {name!r}", type_name="")
 
 
-def _build_model(cls: Any, fields: dict[str, Any], extras: Any) -> Any:
+def _build_model(cls: Any, shape: Shape, fields: dict[str, Any], extras: Any) -> Any:
     if extras is None:
         extras = [None, None, None, None]
     if type(extras) is not list or len(extras) != 4:
@@ -339,14 +379,33 @@ def _build_model(cls: Any, fields: dict[str, Any], extras: Any) -> Any:
                 fields[name] = _default_of(info, fields)
             except Exception as error:
                 raise Unknown(f"the default of field {name!r} raised {error!r}", type_name="") from error
-    allows_extra = cls.model_config.get("extra") == "allow"
+    allows_extra = shape.has_extra
     if extra and not allows_extra:
         raise Unknown(f"{qualified_name(cls)} allows no extra fields, as {next(iter(extra))!r}", type_name="")
-    value = object.__new__(cls)
-    object.__setattr__(value, "__dict__", fields if others is None else {**fields, **others})
-    object.__setattr__(value, "__pydantic_fields_set__", given)
-    object.__setattr__(value, "__pydantic_extra__", {} if extra is None and allows_extra else extra)
-    object.__setattr__(value, "__pydantic_private__", _private(cls, private))
+    attributes = fields if others is None else {**fields, **others}
+    return _model(cls, attributes, given, {} if extra is None and allows_extra else extra, _private(cls, private))
+
+
+_new, _set_slot = object.__new__, object.__setattr__
+
+
+def _model(cls: Any, attributes: dict[str, Any], given: set[str], extra: Any, private: Any) -> Any:
+    """What pydantic's own `model_construct` makes, without its validation, hooks and defaults."""
+    value = _new(cls)
+    _set_slot(value, "__dict__", attributes)
+    _set_slot(value, "__pydantic_fields_set__", given)
+    _set_slot(value, "__pydantic_extra__", extra)
+    _set_slot(value, "__pydantic_private__", private)
+    return value
+
+
+def copy_object(cls: type, attributes: dict[str, Any], beside: tuple[Iterable[str], Any] | None) -> Any:
+    """An instance with these attributes; `beside` are a model's given fields, and its extra ones (None, or empty)."""
+    if beside is not None:
+        given, extra = beside
+        return _model(cls, attributes, set(given), None if extra is None else {}, None)
+    value: Any = object.__new__(cls)
+    vars(value).update(attributes)
     return value
 
 

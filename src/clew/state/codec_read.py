@@ -19,6 +19,7 @@ from clew.state.codec_objects import build_object
 from clew.state.codec_special import BUILD_OWN
 from clew.state.values import Opaque, UnknownType
 
+_FREE_EXTS = f.FREE_EXTS
 Resolve = Callable[[int, bytes], object]
 
 # ormsgpack does not say where a value ended. So each is read as the first of two, the second of which is a mark that
@@ -107,17 +108,21 @@ class _Reader:
         self.foreign: BaseException | None = None
 
     def hook(self, tag: int, payload: bytes) -> Any:
-        followed, parts = self.followed, list[Any]()
+        followed = self.followed
+        parts: list[Any] = []
         try:
+            if tag in _OBJECTS:
+                parts = self._list(payload)
+                return build_object(tag, parts, registering.registry)
             leaf = _LEAVES.get(tag)
             if leaf is not None:
                 return leaf(payload)
             if tag >= f.REF_FIRST:
                 return self._reference(tag, payload)
-            if tag in _BUILD or tag in _OBJECTS:
+            build = _BUILD.get(tag)
+            if build is not None:
                 parts = self._list(payload)
-                build = _BUILD.get(tag)
-                return build_object(tag, parts, registering.registry) if build is None else build(parts)
+                return build(parts)
             return self._opaque(tag, payload, Unknown("no meaning is known for this tag", type_name=f"extension {tag}"))
         except Unknown as unknown:
             if self.followed != followed:
@@ -140,7 +145,7 @@ class _Reader:
 
     def _list(self, payload: bytes) -> list[Any]:
         self.depth += 1
-        if self.depth > f.MAX_EXTS or (self.depth > f.FREE_EXTS and f.nests_too_deep(payload)):
+        if self.depth > _FREE_EXTS and (self.depth > f.MAX_EXTS or f.nests_too_deep(payload)):
             raise ValueError("nested too deeply")
         parts, mark = unpackb(b"".join((b"\x92", payload, _END)), ext_hook=self.hook)
         if type(mark) is not bytes or mark != _MARK or type(parts) is not list:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from clew.errors import BadInput, CodecError
+from clew.state.capture import Capture
 from clew.state.codec import (
     IMMUTABLE,
     SPILL_OVER,
@@ -275,25 +276,29 @@ class Draft(Payload):
         place = old.place
         if not values:
             return self._ref(LIST, place), old
-        # What is remembered of flat items is what is encoded, even if somebody changes them meanwhile.
-        shadows: list[Any] = list(map(dict.copy, values)) if all(map(is_flat, values)) else []
-        flat = all(map(is_flat, shadows)) and bool(shadows)
-        sizes, items = self._encode_flat(shadows) if flat else ([], [])
+        # What is remembered of items is what is encoded, even if somebody changes them meanwhile: of flat ones a copy
+        # is encoded, what others consist of is taken down first.
+        flat: list[Any] = list(map(dict.copy, values)) if all(map(is_flat, values)) else []
+        sizes, items = self._encode_flat(flat) if all(map(is_flat, flat)) else ([], [])
+        more = Capture.of(flat if sizes else values) if old.capture is not None else None
+        shadows: list[Any] = []
         with_refs: set[int] = set()
         if not sizes:
-            flat = False
             known = sum(run[3] for run in place.runs)
-            shadows = list(map(shadow, values)) if old.loaded else []
             items, flags = self._encode_items(values, path, known)
             sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
             with_refs = {known + index for index, flag in enumerate(flags) if flag}
+            if more is None or with_refs:
+                more, shadows = None, list(map(shadow, values)) if old.loaded else []
         place = self._extended(place, sizes, items)
-        self._staged.append(lambda: old.append(place, values, shadows, with_refs, flat=flat))
+        self._staged.append(lambda: old.append(place, values, with_refs, more, shadows))
         return self._ref(LIST, place), old
 
     @staticmethod
     def _encode_flat(values: list[dict[Any, Any]]) -> tuple[list[int], list[bytes]]:
         """Sizes and encodings of flat dicts; nothing when one of them needs the long way (a path, a blob)."""
+        if not values:
+            return [], []
         try:
             items = list(map(encode, values))
         except CodecError:

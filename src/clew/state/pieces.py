@@ -17,6 +17,7 @@ bytes.
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -37,6 +38,7 @@ COMPRESS_FROM = 4096
 COMPRESS_GAIN = 0.75
 MAX_PIECE = 1 << 30
 _LEVEL = 3
+_BLOCK = 1 << 17
 _HAS_REFS = (1).__and__
 _INT = frozenset({int})
 
@@ -126,20 +128,33 @@ def unpack(data: bytes, seal: int) -> list[Segment]:
     return _segments(table, content, at + size)
 
 
+_own = threading.local()
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """This thread's: one takes as long to make as a piece to decompress, and two threads must not share one."""
+    found: zstandard.ZstdDecompressor | None = getattr(_own, "decompressor", None)
+    if found is None:
+        found = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    return found
+
+
 def _inflate(method: int, data: bytes | memoryview) -> bytes:
     """Decompress through a stream with a cap: a frame's own statement of its size cannot be trusted."""
     if method != 1:
         raise Corrupt(f"a payload row has the unknown compression {method}")
-    out = bytearray()
+    blocks: list[bytes] = []
+    size = 0
     try:
-        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
-            while block := reader.read(1 << 20):
-                out += block
-                if len(out) > MAX_PIECE:
+        with _decompressor().stream_reader(data) as reader:
+            while block := reader.read(_BLOCK):
+                blocks.append(block)
+                size += len(block)
+                if size > MAX_PIECE:
                     raise Corrupt(f"a payload row inflates to more than {MAX_PIECE} bytes")
     except zstandard.ZstdError as error:
         raise Corrupt(f"a payload row's compression is damaged: {error}") from None
-    return bytes(out)
+    return b"".join(blocks)
 
 
 def _segments(table: object, content: bytes | memoryview, at: int) -> list[Segment]:

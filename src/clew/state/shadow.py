@@ -14,11 +14,11 @@ are equal, and different values. Where identity fails, types and values decide; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from collections.abc import Callable
 from operator import is_
 from typing import Any, NamedTuple
 
+from clew.state.capture import Capture
 from clew.state.codec import IMMUTABLE, encode, is_frozen, take_apart
 
 EQUAL_IS_SAME = frozenset({str, bytes, int, bool})
@@ -89,7 +89,7 @@ class DictNode:
 class ListNode:
     """A long list, in extents over logs of items. When only its layout was loaded, nothing is known of the items."""
 
-    __slots__ = ("_items", "flat", "loaded", "objects", "place", "with_refs")
+    __slots__ = ("_items", "capture", "loaded", "objects", "place", "with_refs")
 
     def __init__(
         self, place: Place, items: list[Any] | None, objects: list[Any], with_refs: set[int], *, loaded: bool = True
@@ -100,14 +100,14 @@ class ListNode:
         self.with_refs = with_refs
         """Indexes of items that contain references of their own."""
         self.loaded = loaded
-        self.flat: FlatDicts | None = FlatDicts.of(objects) if loaded else None
+        self.capture: Capture | None = Capture.of(objects) if loaded else None
         self._items = items
 
     @classmethod
     def of(cls, place: Place, values: list[Any], with_refs: set[int], nodes: dict[int, Any] | None = None) -> ListNode:
-        """The node of a list that was just read or written. Shadows of flat items are made when they are asked for."""
+        """The node of a list that was just read or written. Shadows are made when asked for, if they can be."""
         node = cls(place, None, list(values), with_refs)
-        if node.flat is None or with_refs:
+        if node.capture is None or with_refs:
             node._items = [shadow(value, nodes) for value in values]
         return node
 
@@ -115,69 +115,28 @@ class ListNode:
     def items(self) -> list[Any]:
         """The items' shadows."""
         if self._items is None:
-            self._items = self.flat.shadows() if self.flat is not None else []
+            self._items = list(map(shadow, self.capture.copies())) if self.capture is not None else []
         return self._items
 
-    def append(self, place: Place, objects: list[Any], shadows: list[Any], with_refs: set[int], *, flat: bool) -> None:
-        """Items were written at the end; `flat` tells that all of them are flat dicts, and their shadows copies."""
+    def append(
+        self, place: Place, objects: list[Any], with_refs: set[int], more: Capture | None, shadows: list[Any]
+    ) -> None:
+        """Items were written at the end: `more` of what they were, or else their shadows."""
         self.place = place
         if not self.loaded:
             return
-        if self._items is not None or not flat:
-            self.items.extend(shadows)
+        joined = self.capture is not None and more is not None and self.capture.join(more)
+        if self._items is not None or not joined:
+            self.items.extend(shadows if more is None else map(shadow, more.copies()))
+        if not joined:
+            self.capture = None
         self.objects += objects
         self.with_refs |= with_refs
-        if self.flat is not None:
-            if flat:
-                self.flat.take(shadows)
-            else:
-                self.flat = None
 
 
 def is_flat(value: Any) -> bool:
     """A plain dict whose values are immutable leaves (its keys are, or it could not be stored)."""
     return type(value) is dict and IMMUTABLE.issuperset(map(type, value.values()))
-
-
-class FlatDicts:
-    """A list of plain dicts of immutable leaves (chat messages), flattened so that C loops compare it."""
-
-    __slots__ = ("counts", "keys", "values")
-
-    def __init__(self) -> None:
-        self.counts: list[int] = []
-        self.keys: list[Any] = []
-        self.values: list[Any] = []
-
-    @classmethod
-    def of(cls, objects: Sequence[Any]) -> FlatDicts | None:
-        """None if one of the items is not flat."""
-        flat = cls()
-        if not set(map(type, objects)) <= {dict}:
-            return None
-        flat.take(objects)
-        return flat if IMMUTABLE.issuperset(map(type, flat.values)) else None
-
-    def take(self, objects: Sequence[Any]) -> None:
-        """Take more items in, which are known to be flat."""
-        self.counts += map(len, objects)
-        self.keys += chain.from_iterable(objects)
-        self.values += chain.from_iterable(map(dict.values, objects))
-
-    def shadows(self) -> list[dict[Any, Any]]:
-        keys, values = iter(self.keys), iter(self.values)
-        return [dict(zip(islice(keys, count), islice(values, count), strict=True)) for count in self.counts]
-
-    def same(self, objects: list[Any]) -> bool:
-        """Do the first items of `objects`, as many as are here, consist of the very same leaves?"""
-        count = len(self.counts)
-        head = objects if len(objects) == count else objects[:count]
-        return (
-            set(map(type, head)) <= {dict}
-            and list(map(len, head)) == self.counts
-            and all(map(is_, chain.from_iterable(map(dict.values, head)), self.values))
-            and all(map(is_, chain.from_iterable(head), self.keys))
-        )
 
 
 def holds_nodes(kid: Any) -> bool:
@@ -277,7 +236,7 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 
 def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
     """How many items at the front are exactly what they were."""
-    if old.flat is not None and len(value) >= len(old.objects) and old.flat.same(value):
+    if old.capture is not None and len(value) >= len(old.objects) and old.capture.same(value):
         return len(old.objects)
     count = 0
     for before, now in zip(old.items, value, strict=False):

@@ -1,0 +1,200 @@
+"""What the items of a list consisted of when they were last read or saved, flattened so that C loops compare it.
+
+Containers are taken down by what they hold: leaves, and the containers within them, by identity. While each of them
+still holds the very same things, nothing has changed at any depth. So a conversation of a thousand messages is compared
+without a step of Python for each.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import attrgetter, is_
+from typing import Any
+
+from clew.state.codec import IMMUTABLE, copy_object, is_in_its_dict
+
+_DEEPEST = 8
+_GIVEN, _EXTRA, _PRIVATE = (attrgetter(f"__pydantic_{name}__") for name in ("fields_set", "extra", "private"))
+
+
+class Capture:
+    """A list of plain dicts, or of objects that keep all they hold in their `__dict__`: messages, in short.
+
+    Within them, at any depth, only dicts, lists and immutable leaves: `of` gives None for anything else.
+    """
+
+    __slots__ = ("_beside", "_holders", "_types")
+
+    def __init__(self) -> None:
+        self._types: list[type] = []
+        self._holders = _Group(keyed=True)
+        self._beside: _Beside | None = None
+
+    @classmethod
+    def of(cls, items: Sequence[Any]) -> Capture | None:
+        capture = cls()
+        types = capture._types = list(map(type, items))
+        if {dict}.issuperset(types):
+            return capture if capture._holders.take(items, _DEEPEST) else None
+        sorts = set(map(is_in_its_dict, set(types)))
+        if sorts == {"model"}:
+            capture._beside = _Beside()
+            if not capture._beside.take(items):
+                return None
+        elif sorts != {"object"}:
+            return None
+        return capture if capture._holders.take(list(map(vars, items)), _DEEPEST) else None
+
+    def join(self, more: Capture) -> bool:
+        """Take in the items of another capture; False when they do not fit together."""
+        if self._types and (self._kind() != more._kind()):
+            return False
+        self._types += more._types
+        self._holders.join(more._holders)
+        if self._beside is not None and more._beside is not None:
+            self._beside.join(more._beside)
+        else:
+            self._beside = self._beside or more._beside
+        return True
+
+    def _kind(self) -> tuple[bool, bool]:
+        return self._types[0] is dict, self._beside is None
+
+    def same(self, items: list[Any]) -> bool:
+        """Do the first items, as many as are here, consist of the very same leaves?"""
+        count = len(self._types)
+        head = items if len(items) == count else items[:count]
+        if list(map(type, head)) != self._types:
+            return False
+        if self._beside is not None and not self._beside.same(head):
+            return False
+        plain = not head or self._types[0] is dict
+        return self._holders.same(head if plain else list(map(vars, head)))
+
+    def copies(self) -> list[Any]:
+        """The items as they were, with the same leaves."""
+        copies = self._holders.copies()
+        if not copies or self._types[0] is dict:
+            return copies
+        beside: Iterable[Any] = self._beside.copies() if self._beside is not None else [None] * len(copies)
+        return list(map(copy_object, self._types, copies, beside))
+
+
+class _Group:
+    """Dicts, or lists, that stand in like places: what they hold in a row, and groups of what is in there."""
+
+    __slots__ = ("dicts", "held", "holders", "keys", "lists", "sizes")
+
+    def __init__(self, *, keyed: bool) -> None:
+        self.holders: list[Any] = []
+        self.sizes: list[int] = []
+        self.keys: list[Any] | None = [] if keyed else None
+        self.held: list[Any] = []
+        self.dicts: _Group | None = None
+        self.lists: _Group | None = None
+
+    def take(self, holders: Sequence[Any], depth: int) -> bool:
+        if not depth:
+            return False
+        self.sizes += map(len, holders)
+        if self.keys is not None:
+            self.keys += chain.from_iterable(holders)
+        held = list(self._within(holders))
+        self.held += held
+        kinds = set(map(type, held)) - IMMUTABLE
+        if not kinds:
+            return True
+        if not all(issubclass(kind, enum.Enum) for kind in kinds - {dict, list}):
+            return False
+        if dict in kinds:
+            self.dicts = self.dicts or _Group(keyed=True)
+            if not self.dicts.hold([kid for kid in held if type(kid) is dict], depth - 1):
+                return False
+        if list in kinds:
+            self.lists = self.lists or _Group(keyed=False)
+            return self.lists.hold([kid for kid in held if type(kid) is list], depth - 1)
+        return True
+
+    def hold(self, holders: list[Any], depth: int) -> bool:
+        """Take, and remember whom to ask again."""
+        self.holders += holders
+        return self.take(holders, depth)
+
+    def join(self, more: _Group) -> None:
+        self.holders += more.holders
+        self.sizes += more.sizes
+        self.held += more.held
+        if self.keys is not None and more.keys is not None:
+            self.keys += more.keys
+        for name in ("dicts", "lists"):
+            mine, others = getattr(self, name), getattr(more, name)
+            if mine is None:
+                setattr(self, name, others)
+            elif others is not None:
+                mine.join(others)
+
+    def _within(self, holders: Sequence[Any]) -> Iterator[Any]:
+        return chain.from_iterable(holders if self.keys is None else map(dict.values, holders))
+
+    def same(self, holders: Sequence[Any]) -> bool:
+        return (
+            list(map(len, holders)) == self.sizes
+            and all(map(is_, self._within(holders), self.held))
+            and (self.keys is None or all(map(is_, chain.from_iterable(holders), self.keys)))
+            and (self.dicts is None or self.dicts.same(self.dicts.holders))
+            and (self.lists is None or self.lists.same(self.lists.holders))
+        )
+
+    def copies(self) -> list[Any]:
+        held = iter(self.held)
+        if self.dicts is not None or self.lists is not None:
+            dicts = iter(self.dicts.copies() if self.dicts is not None else ())
+            lists = iter(self.lists.copies() if self.lists is not None else ())
+            within: dict[type, Iterator[Any]] = {dict: dicts, list: lists}
+            held = iter([next(within[type(kid)]) if type(kid) in within else kid for kid in self.held])
+        if self.keys is None:
+            return [list(islice(held, size)) for size in self.sizes]
+        keys = iter(self.keys)
+        return [dict(zip(islice(keys, size), islice(held, size), strict=True)) for size in self.sizes]
+
+
+class _Beside:
+    """What a pydantic model keeps beside its fields: which of them were given; no extra and no private ones."""
+
+    __slots__ = ("extra", "given")
+
+    def __init__(self) -> None:
+        self.given: list[frozenset[str]] = []
+        self.extra: list[Any] = []
+
+    def take(self, models: Sequence[Any]) -> bool:
+        try:
+            extra = list(map(_EXTRA, models))
+            self.given += map(frozenset, map(_GIVEN, models))
+            if any(extra) or list(map(_PRIVATE, models)) != [None] * len(models):
+                return False
+        except AttributeError:  # never initialised: whoever encodes it will say so
+            return False
+        self.extra += extra
+        return True
+
+    def join(self, more: _Beside) -> None:
+        self.given += more.given
+        self.extra += more.extra
+
+    def same(self, models: Sequence[Any]) -> bool:
+        try:
+            extra = list(map(_EXTRA, models))
+            return (
+                not any(extra)
+                and all(map(is_, extra, self.extra))
+                and list(map(_GIVEN, models)) == self.given
+                and list(map(_PRIVATE, models)) == [None] * len(models)
+            )
+        except AttributeError:
+            return False
+
+    def copies(self) -> Iterator[tuple[frozenset[str], Any]]:
+        return zip(self.given, self.extra, strict=True)
