@@ -2,7 +2,7 @@
 
 A *shadow* copies the containers and shares the leaves:
 
-    an immutable leaf      itself
+    an immutable leaf      itself; so is a `Blob`, whose digest tells
     dict, list             dict, list of shadows
     a registered object    `ObjectShadow`: its class, head and fields' shadows
     anything else          `Encoded`: its bytes, compared by encoding again
@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from clew.state.capture import Capture
 from clew.state.codec import IMMUTABLE, encode, is_frozen, take_apart
+from clew.state.values import Blob
 
 EQUAL_IS_SAME = frozenset({str, bytes, int, bool})
 """Exact types for which `==` between two values of that type means the same value, bit for bit."""
@@ -148,7 +149,7 @@ def holds_nodes(kid: Any) -> bool:
         return any(map(holds_nodes, kid))
     if kind is ObjectShadow:
         return any(map(holds_nodes, kid.fields.values()))
-    return kind in (ListNode, DictNode, TextNode) or (kind is Encoded and kid.ref is not None)
+    return kind in (ListNode, DictNode, TextNode, Blob) or (kind is Encoded and kid.ref is not None)
 
 
 def shadow(value: Any, nodes: dict[int, Any] | None = None) -> Any:
@@ -156,7 +157,7 @@ def shadow(value: Any, nodes: dict[int, Any] | None = None) -> Any:
     kind = type(value)
     if nodes and (node := nodes.get(id(value))) is not None:
         return node
-    if kind in IMMUTABLE:
+    if kind in IMMUTABLE or kind is Blob:
         return value
     if kind is dict:
         if IMMUTABLE.issuperset(map(type, value.values())) and not nodes:
@@ -210,6 +211,10 @@ def _same_encoded(old: Encoded, value: Any) -> bool:
     return type(value) not in IMMUTABLE and encode(value) == old.data
 
 
+def _same_blob(old: Blob, value: Any) -> bool:
+    return type(value) is Blob and old == value  # by digest: the bytes are not read
+
+
 def _same_text(old: TextNode, value: Any) -> bool:
     return old.value is value or (type(old.value) is type(value) and old.value == value)
 
@@ -228,6 +233,7 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
     list: _same_list,
     ObjectShadow: _same_object,
     Encoded: _same_encoded,
+    Blob: _same_blob,
     TextNode: _same_text,
     DictNode: _same_dict_node,
     ListNode: _same_list_node,
