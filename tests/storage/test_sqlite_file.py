@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
+from pathlib import Path
 
 import apsw
 import pytest
@@ -133,9 +135,17 @@ UNWRITABLE = """
 """
 
 
+@pytest.fixture
+def open_place():
+    """A directory that every user of the machine may enter; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("writable_directory", [True, False])
-def test_a_file_that_may_only_be_read(tmp_path, writable_directory):
-    place = tmp_path / "place"
+def test_a_file_that_may_only_be_read(open_place, writable_directory):
+    place = open_place / "place"
     place.mkdir()
     path = place / "clew.db"
     engine = SqliteEngine(path)
@@ -144,15 +154,37 @@ def test_a_file_that_may_only_be_read(tmp_path, writable_directory):
     before = path.read_bytes()
     path.chmod(0o444)
     place.chmod(0o777 if writable_directory else 0o555)
-    for directory in tmp_path.parents:
-        if directory.name.startswith(("pytest", "popen")):
-            directory.chmod(0o755)
-    tmp_path.chmod(0o755)
     ran = python(UNWRITABLE, path)
     place.chmod(0o755)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "[2, 1] []\n"
     assert path.read_bytes() == before
+
+
+UNREACHABLE = """
+    import os, sys
+    from clew.errors import StorageError
+    from clew.storage.sqlite import SqliteEngine
+    from clew.testing.storage_steps import grow
+    grow(SqliteEngine("memory:").tenant("a"), 1)  # whatever is imported late is imported now
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+    try:
+        SqliteEngine(sys.argv[1])
+    except StorageError as error:
+        print(error)
+"""
+
+
+def test_a_directory_that_may_not_be_entered(open_place):
+    place = open_place / "closed"
+    place.mkdir()
+    SqliteEngine(place / "clew.db").close()
+    place.chmod(0)
+    ran = python(UNREACHABLE, place / "clew.db")
+    place.chmod(0o755)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(f"{place}/clew.db: Permission denied (give this user the rights")
 
 
 def test_processes_race_to_create(tmp_path):

@@ -87,13 +87,12 @@ def open_reader(path: str) -> apsw.Connection:
 
 def _connect(path: str, flags: int) -> apsw.Connection:
     if path != MEMORY:
-        parent = Path(path).parent
-        if not parent.is_dir():
-            raise StorageError(f"{path}: there is no directory {str(parent)!r}", hint=f"create it: mkdir -p {parent}")
-        if Path(path).is_dir():
-            raise StorageError(f"{path} is a directory", hint="name a file in it")
-        if Path(path).is_file() and 0 < Path(path).stat().st_size < SMALLEST:
-            raise NotADatabase(f"{path} is not an SQLite database")
+        try:
+            _check_place(Path(path))
+        except OSError as error:
+            denied = isinstance(error, PermissionError)
+            hint = "give this user the rights to the directories above it" if denied else "name another file"
+            raise StorageError(f"{path:.200}: {error.strerror}", hint=hint) from None
     connection = apsw.Connection(path, flags)
     connection.set_busy_handler(_patience())
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
@@ -103,6 +102,17 @@ def _connect(path: str, flags: int) -> apsw.Connection:
     for setting in ("temp_store = MEMORY", "mmap_size = 0", "cell_size_check = ON"):
         _pragma(connection, setting)
     return connection
+
+
+def _check_place(path: Path) -> None:
+    """What SQLite would tell as "unable to open"."""
+    parent = path.parent
+    if not parent.is_dir():
+        raise StorageError(f"{path}: there is no directory {str(parent)!r}", hint=f"create it: mkdir -p {parent}")
+    if path.is_dir():
+        raise StorageError(f"{path} is a directory", hint="name a file in it")
+    if path.is_file() and 0 < path.stat().st_size < SMALLEST:
+        raise NotADatabase(f"{path} is not an SQLite database")
 
 
 def _open_unwritable(path: str, connection: apsw.Connection) -> apsw.Connection:
