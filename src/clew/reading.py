@@ -21,7 +21,8 @@ class Base(NamedTuple):
     """What a handle builds its next checkpoint on. `step` None: the branch is empty.
 
     `lane` is the lane that the next commit continues (0: it opens one). `tree` is the shadow of the state; `loaded`
-    tells whether it knows the values or only where they lie.
+    tells whether it knows the values or only where they lie. `of` is the identity of the dict that was read or saved;
+    0 when nobody holds this state, because it was told.
     """
 
     step: int | None
@@ -29,6 +30,7 @@ class Base(NamedTuple):
     tree: Tree
     loaded: bool
     checkpoint: Checkpoint | None
+    of: int = 0
 
 
 def verified(row: Row, seal: int) -> Row:

@@ -121,8 +121,9 @@ class Thread(Writing):
         """Write the state as the branch's next checkpoint. Only what has changed is stored.
 
         The new checkpoint stands on `parent`, or on what this handle last got from `state()`, `save()` or `edit()`. If
-        the branch's head is another one by now, nothing is written and `Conflict` carries both. The same `key` gives
-        the same checkpoint: a save that is repeated with it writes nothing.
+        the branch's head is another one by now, nothing is written and `Conflict` carries both. So it is after
+        `update()`, whose result this handle has not read. The same `key` gives the same checkpoint: a save that is
+        repeated with it writes nothing.
         """
         self._check_state(state)
         base = self._base(parent, loaded=True)
@@ -130,7 +131,7 @@ class Thread(Writing):
             draft = Draft(base.tree)
             draft.put_state(state)
             try:
-                return self._commit(draft, base, "step", label, metadata, key)
+                return self._commit(draft, base, "step", label, metadata, key, of=id(state))
             except Conflict as conflict:
                 # The head is the base, but its lane has been closed (rewound and back): read the tree again.
                 if attempt == 2 or conflict.head is None or conflict.base != conflict.head:
@@ -168,7 +169,8 @@ class Thread(Writing):
         """Take the branch's lease, change the head's state in place, and leave one checkpoint.
 
         Nothing is saved when the block raises, or when nothing has changed. While somebody else holds the lease this
-        waits up to `wait` seconds for it, then raises `Busy`.
+        waits up to `wait` seconds for it, then raises `Busy`. A block that writes to the branch by other means than
+        saving the state that it was given ends with a `Conflict`.
         """
         check_text(label, "label")
         mine = self._memory.lease is None
@@ -177,13 +179,15 @@ class Thread(Writing):
         saved = False
         try:
             state = self._read_head()
+            before = self._memory.base
             yield state
             self._check_state(state)
             base = self._base(None, loaded=True)
             if not same(base.tree.root, state):
+                self._refuse_written(before, state)
                 draft = Draft(base.tree)
                 draft.put_state(state)
-                self._commit(draft, base, "step", label, None, None, release=mine)
+                self._commit(draft, base, "step", label, None, None, release=mine, of=id(state))
                 saved = True
         finally:
             if mine:
@@ -232,9 +236,10 @@ class Thread(Writing):
         source = self.checkpoint(ref)
         target = Thread(self._storage, self._tenant, to)
         draft = Draft(EMPTY)
-        draft.put_state(self.state(source))
+        state = self._state_at(source)
+        draft.put_state(state)
         metadata = {**source.metadata, "copied_from": f"{self._id}@{source.step}"}
-        target._commit(draft, EMPTY_BASE, "fork", source.label, metadata, None)
+        target._commit(draft, EMPTY_BASE, "fork", source.label, metadata, None, of=id(state))
         return target
 
     def rewind(self, ref: Ref) -> Checkpoint:

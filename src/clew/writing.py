@@ -133,7 +133,7 @@ class Writing:
 
     def _read_head(self) -> dict[str, Any]:
         state, base = self._load_head()
-        self._memory.base = base
+        self._memory.base = base._replace(of=id(state))
         return state
 
     def _load_head(self) -> tuple[dict[str, Any], Base]:
@@ -165,7 +165,8 @@ class Writing:
                 step = find_row(snapshot, self._id, self._branch, parent)[1].step
             if base is None or base.step != step:
                 return self._load(step)
-        if base is None:
+        if base is None or (parent is None and loaded and not base.of):
+            # Nothing was read. Or told since, and then a state that somebody holds would undo what was told.
             return EMPTY_BASE
         if loaded and not base.loaded and base.step is not None:
             return self._load(base.step)
@@ -192,7 +193,8 @@ class Writing:
                     raise
                 if attempt == _MOST_RETRIES - 1:
                     raise
-                base = None
+                # With a parent, its lane has been closed. Read it again, not the head: that may be another one by now.
+                base = None if parent is None or conflict.head is None else self._load(conflict.head.step)
         raise AssertionError("unreachable")
 
     def _layout(self) -> Base:
@@ -228,8 +230,9 @@ class Writing:
         key: str | None,
         *,
         release: bool = False,
+        of: int = 0,
     ) -> Checkpoint:
-        """Write the draft in one transaction, and make the result this handle's base."""
+        """Write the draft in one transaction, and make the result this handle's base. `of`: whose state it is."""
         id_ = new_id()
         created = time.time_ns() // 1000
         if metadata is not None and not isinstance(metadata, Mapping):
@@ -265,14 +268,27 @@ class Writing:
         at = from_microseconds(created)
         checkpoint = Checkpoint(id_, done.step, base.step, kind, label, None, (), at, told, self._id, self._state_at)
         if done.replayed and (written := self._checkpoint_at(done.step)).id != id_:
-            self._memory.base = Base(done.step, 0, EMPTY, False, written)
+            # Whatever is written next stands on what was written then, not on this draft.
+            self._memory.base = self._layout_at(done.step)._replace(of=of)
             return written
-        self._memory.base = Base(done.step, done.lane, draft.accept(), base.loaded, checkpoint)
+        self._memory.base = Base(done.step, done.lane, draft.accept(), base.loaded, checkpoint, of)
         if done.unfolded >= self._storage.fold_after:
             # The step is written: an error here would make the caller write it again. The next step folds.
             with suppress(ClewError):
                 self._fold(done)
         return checkpoint
+
+    def _refuse_written(self, before: Base | None, state: dict[str, Any]) -> None:
+        """Within an edit's block, the branch has moved, and not by saving this state: writing it would undo that."""
+        base = self._memory.base
+        if before is None or base is None or base.step == before.step or base.of == id(state):
+            return
+        raise Conflict(
+            f"step {base.step} of {self._id!r} was written within this edit; saving the block's state would undo it",
+            base=before.checkpoint,
+            head=base.checkpoint,
+            hint="change only the state that the block was given, or save that within it",
+        )
 
     def _explained(self, conflict: Conflict, base: Base) -> Conflict:
         """The storage's conflict, with checkpoints instead of steps and in words."""
