@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +76,14 @@ def postgres_server() -> Iterator[Server]:
     """A server of this test's own, to be crashed and restarted."""
     with Server.start(_fast_disk()) as server:
         yield server
+
+
+@pytest.fixture
+def ram(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory where the system has one: a sweep opens thousands of files."""
+    shared = Path("/dev/shm")
+    if not (shared.is_dir() and os.access(shared, os.W_OK)):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="clew-faults-", dir=shared) as name:
+        yield Path(name)

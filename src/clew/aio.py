@@ -7,6 +7,7 @@ the outcome of its commit is known, and is cancelled then. A handle keeps what i
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -55,10 +56,14 @@ _FIELDS = (
 
 
 def open(  # noqa: A001 - `clew.aio.open` is the name people guess
-    url: str, *, tenant: str = "default", durability: Literal["strict", "relaxed"] = "strict"
+    url: str,
+    *,
+    tenant: str = "default",
+    durability: Literal["strict", "relaxed"] = "strict",
+    blobs: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Open a database, as `clew.open` does. This does not await anything: use it anywhere, then `async with` it."""
-    return Database(database.open(url, tenant=tenant, durability=durability), _Hop())
+    return Database(database.open(url, tenant=tenant, durability=durability, blobs=blobs), _Hop())
 
 
 class Database:

@@ -7,8 +7,9 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from clew import references
@@ -26,16 +27,21 @@ from clew.writing import Memory
 Order = Literal["updated", "created", "id"]
 PAGE = 100
 _STAMP_BITS = 62
+_MEMORY = ("memory:", ":memory:", "memory://")
 
 
 def open(  # noqa: A001 - `clew.open` is the name people guess
-    url: str, *, tenant: str = "default", durability: Literal["strict", "relaxed"] = "strict"
+    url: str,
+    *,
+    tenant: str = "default",
+    durability: Literal["strict", "relaxed"] = "strict",
+    blobs: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Open a database, and create it when it does not exist.
 
     `"agent.db"` or `"sqlite:///agent.db"` is a file, `"memory:"` keeps nothing, `"postgresql://…"` is a server.
     `durability="strict"` survives a power cut, `"relaxed"` may lose the newest steps then (but never one in the
-    middle).
+    middle). `blobs="agent-blobs"` keeps large values as files in that folder, instead of in the database.
 
     >>> with open("memory:") as db:
     ...     db.durability
@@ -44,7 +50,8 @@ def open(  # noqa: A001 - `clew.open` is the name people guess
     if durability not in ("strict", "relaxed"):
         raise BadInput(f"durability is 'strict' or 'relaxed', not {durability!r}")
     references.check_thread_id(tenant)
-    return Database(_engine(_place(url), durability), tenant)
+    folder = None if blobs is None else _folder(url, blobs)
+    return Database(_engine(_place(url), durability), tenant, folder)
 
 
 def _place(url: object) -> str:
@@ -54,6 +61,14 @@ def _place(url: object) -> str:
     return place
 
 
+def _folder(url: object, blobs: str | os.PathLike[str]) -> Path:
+    from clew.storage.blobs import folder_of
+
+    if url in _MEMORY:
+        raise BadInput("a database in memory keeps its blobs there too", hint="leave out blobs=")
+    return folder_of(blobs)
+
+
 def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
     if url.startswith(("postgresql://", "postgres://")):
         from clew.storage.postgres import PostgresEngine
@@ -61,7 +76,7 @@ def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
         return PostgresEngine(url, durability)
     from clew.storage.sqlite import SqliteEngine
 
-    if url in ("memory:", ":memory:", "memory://"):
+    if url in _MEMORY:
         return SqliteEngine(":memory:", durability)
     if url.startswith("sqlite:"):
         path = unquote(urlsplit(url).path)
@@ -81,10 +96,16 @@ def _engine(url: str, durability: Literal["strict", "relaxed"]) -> Any:
 class Database:
     """One tenant's threads, in one place. A context manager; safe to share between threads and across a fork."""
 
-    def __init__(self, engine: Any, tenant: str) -> None:
+    def __init__(self, engine: Any, tenant: str, blobs: Path | None = None) -> None:
         self._engine = engine
         self._tenant = references.check_thread_id(tenant)
-        self._storage: Storage = engine.tenant(tenant)
+        self._rows = engine.tenant(tenant)
+        self._storage: Storage = self._rows
+        self._blobs = blobs
+        if blobs is not None:
+            from clew.storage.blobs import OutsideBlobs
+
+            self._storage = cast("Storage", OutsideBlobs(self._rows, blobs, tenant))
 
     def __repr__(self) -> str:
         return f"Database({self._engine.name!r}, tenant={self._tenant!r})"
@@ -112,7 +133,7 @@ class Database:
 
     def tenant(self, name: str) -> Database:
         """The same database, for another tenant: it sees that one's data and nobody else's."""
-        return Database(self._engine, name)
+        return Database(self._engine, name, self._blobs)
 
     def thread(self, id: str, *, branch: str = "main") -> Thread:  # noqa: A002 - the word of the design
         """A handle on a thread. It need not exist: the first save makes it."""
@@ -174,7 +195,7 @@ class Database:
         >>> [item.key for item in store.search(("notes",), query="window")]
         ['1']
         """
-        return Store(items_of(self._storage), self._tenant, scope, embed=embed, dims=dims)
+        return Store(items_of(self._rows), self._tenant, scope, embed=embed, dims=dims)
 
     def usage(self) -> Usage:
         """How much is stored."""

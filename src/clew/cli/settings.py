@@ -27,6 +27,7 @@ class Settings:
 
     db: str | None = None
     tenant: str = "default"
+    blobs: str | None = None
     json: bool = False
     no_color: bool = False
 
@@ -41,9 +42,10 @@ def settings() -> Settings:
 
 
 def database_options(*, outer: bool = False, short_db: bool = True) -> Callable[[Command], Command]:
-    """Add --db, --tenant, --json and --no-color. `outer`: to the group, whose --db also looks at CLEW_DB."""
+    """Add the shared options. `outer`: to the group, where CLEW_DB and CLEW_BLOBS count as well."""
     names = ["-d", "--db"] if short_db else ["--db"]
     from_environment: dict[str, Any] = {"envvar": "CLEW_DB"} if outer else {}
+    blobs_too: dict[str, Any] = {"envvar": "CLEW_BLOBS"} if outer else {}
     options = [
         click.option(
             *names,
@@ -56,6 +58,14 @@ def database_options(*, outer: bool = False, short_db: bool = True) -> Callable[
         ),
         click.option(
             "--tenant", metavar="NAME", help="Whose threads. Default: default.", callback=_remember, expose_value=False
+        ),
+        click.option(
+            "--blobs",
+            metavar="FOLDER",
+            help="Where large values are files, if clew.open(…, blobs=…) says so. Default: CLEW_BLOBS.",
+            callback=_remember,
+            expose_value=False,
+            **blobs_too,
         ),
         click.option(
             "--json",
@@ -96,7 +106,7 @@ def open_database() -> Iterator[clew.Database]:
     _check_exists(shared.url)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", clew.UnknownType)  # said once, at the end, by the command that shows values
-        with clew.open(shared.url, tenant=shared.tenant) as db:
+        with clew.open(shared.url, tenant=shared.tenant, blobs=shared.blobs) as db:
             yield db
 
 

@@ -324,6 +324,7 @@ class PostgresStorage(Relational):
     """The rows of one tenant."""
 
     boot_clock = False
+    embedded = False
 
     def __init__(self, engine: PostgresEngine, tenant: int) -> None:
         self._engine = engine

@@ -11,9 +11,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clew.errors import Busy, Conflict, Corrupt, Fenced, NameTaken, RefNotFound, ThreadNotFound
+from clew.errors import BadInput, Busy, Conflict, Corrupt, Fenced, NameTaken, RefNotFound, ThreadNotFound
 from clew.model import KINDS, Durability, Usage
 from clew.storage.changes import Record
 from clew.storage.ownership import Identity, OwnerRow, is_live
@@ -26,6 +27,8 @@ STEPS = (1 << STEP_BITS) - 1
 SEALED = 24 * 1024
 """A chunk of this many bytes is left alone by later folds."""
 _LAST_STAMP = 1 << 62
+NO_BYTES = blake2b(b"", digest_size=32).hexdigest()
+"""The one blob whose data is empty. Another row with empty data says that the blob is kept outside (blobs.py)."""
 
 
 class Run(Protocol):
@@ -159,8 +162,22 @@ class RelationalSnapshot:
         return [Record._make(row) for row in self._run("records", thread=thread, places=list(places))]
 
     def blob(self, digest: str) -> bytes | None:
+        data = self.blob_row(digest)
+        if data == b"" and digest != NO_BYTES:
+            hint = "name the folder it was saved with: clew.open(…, blobs=…), or --blobs on the command line"
+            raise BadInput(f"the blob {digest[:12]}… is kept outside the database", hint=hint)
+        return data
+
+    def blob_row(self, digest: str) -> bytes | None:
+        """What the row holds: nothing, if the blob is kept outside."""
         found = self._run("blob", digest=digest)
-        return found[0][0] if found else None
+        return bytes(found[0][0]) if found else None
+
+    def known_blobs(self, digests: Sequence[str]) -> set[str]:
+        return {row[0] for row in self._run("known_blobs", digests=list(digests))}
+
+    def outside_blobs(self) -> list[str]:
+        return [row[0] for row in self._run("outside_blobs")]
 
     def blob_sizes(self, thread: int) -> list[tuple[str, int]]:
         return [(digest, size) for digest, size in self._run("blob_sizes", thread=thread)]
@@ -207,6 +224,8 @@ class Relational(ABC):
     fold_after: int
     boot_clock: bool
     """Whether leases expire by this machine's clock, which means nothing in another boot."""
+    embedded: bool
+    """Whether the database runs inside its processes, so that no commit outlives the one that asked for it."""
 
     # What a backend supplies.
 

@@ -59,6 +59,7 @@ class SqliteStorage(Relational):
     """The rows of one tenant."""
 
     boot_clock = True
+    embedded = True
 
     def __init__(self, engine: SqliteEngine, tenant: int) -> None:
         self._engine = engine

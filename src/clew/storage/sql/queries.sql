@@ -109,6 +109,12 @@ SELECT key, lane, data FROM chunk WHERE tenant = :tenant AND thread = :thread AN
 -- name: blob
 SELECT data FROM blob WHERE tenant = :tenant AND digest = :digest
 
+-- name: known_blobs
+SELECT digest FROM blob WHERE tenant = :tenant AND digest IN ({each_text:digests})
+
+-- name: outside_blobs
+SELECT digest FROM blob WHERE tenant = :tenant AND octet_length(data) = 0
+
 -- name: blob_sizes
 SELECT b.digest, octet_length(b.data) FROM blob_use u JOIN blob b ON b.tenant = u.tenant AND b.blob = u.blob
 WHERE u.tenant = :tenant AND u.thread = :thread
@@ -156,8 +162,8 @@ SELECT
     (SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant)
         + (SELECT coalesce(sum(octet_length(value)), 0) FROM record WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(data)), 0) FROM chunk WHERE tenant = :tenant),
-    (SELECT count(*) FROM blob WHERE tenant = :tenant),
-    (SELECT coalesce(sum(octet_length(data)), 0) FROM blob WHERE tenant = :tenant),
+    (SELECT count(*) FROM blob WHERE tenant = :tenant AND digest <> 'folder'),
+    (SELECT coalesce(sum(octet_length(data)), 0) FROM blob WHERE tenant = :tenant AND digest <> 'folder'),
     (SELECT count(*) FROM item WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(place) + octet_length(key) + octet_length(value)
         + coalesce(octet_length(vectors), 0)), 0) FROM item WHERE tenant = :tenant)
