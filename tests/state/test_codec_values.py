@@ -224,7 +224,8 @@ def test_values_are_saved_as_they_are_now() -> None:
 
 
 def test_langchain_messages_come_back_and_come_apart() -> None:
-    messages = pytest.importorskip("langchain_core.messages")
+    from langchain_core import messages
+
     call = {"name": "book", "args": {"city": "Osaka"}, "id": "c1", "type": "tool_call"}
     for message in (
         messages.HumanMessage("hi", name="bob"),

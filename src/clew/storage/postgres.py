@@ -25,12 +25,14 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
-from clew.errors import BadInput, ClewError, Closed, Corrupt, StorageError
+from clew.errors import BadInput, Closed, Corrupt, StorageError
 from clew.model import KINDS, Durability
 from clew.storage.changes import Change, postgres_call
-from clew.storage.ownership import EXPIRY, Heartbeat, Identity, this_process
+from clew.storage.holding import Holding
+from clew.storage.ownership import EXPIRY, Identity
 from clew.storage.port import Commit, Committed, Lease
-from clew.storage.relational import Relational, Run, busy, fenced
+from clew.storage.refusals import busy, fenced
+from clew.storage.relational import Relational, Run
 from clew.storage.statements import queries
 
 try:
@@ -132,7 +134,7 @@ def _still_there(connection: Connection) -> bool:
     return True
 
 
-class PostgresEngine:
+class PostgresEngine(Holding):
     """One PostgreSQL database, shared by the tenants that live in it.
 
     `durability` is "strict" (an answer means that the server has synced it) or "relaxed" (a crash of the server may
@@ -167,11 +169,7 @@ class PostgresEngine:
 
     def _begin(self) -> None:
         """Everything that belongs to this process and to no other."""
-        self.identity: Identity = this_process()
-        self.owners: dict[int, int] = {}
-        """This process's owner row for each tenant."""
-        self.leases: set[tuple[int, Lease]] = set()
-        self.heartbeat = Heartbeat(self._beat)
+        self._forget_self()
         self._pool = psycopg_pool.ConnectionPool(
             self._link,
             kwargs={"autocommit": True, "prepare_threshold": None},
@@ -262,50 +260,15 @@ class PostgresEngine:
                         return
                 self.mend(attempt)
 
-    # This process as an owner.
-
-    def owner_row(self, tenant: int, run: Run) -> int:
-        """This process's owner row, made or refreshed."""
-        owner = self.owners.get(tenant)
-        if owner is not None and run("beat", owner=owner, expiry=self.expiry):
-            return owner
-        run("drop_silent_owners")
-        owner = int(run("create_owner", **self.identity._asdict(), expiry=self.expiry)[0][0])
-        self.owners[tenant] = owner
-        return owner
-
-    def hold(self, tenant: int, lease: Lease, *, held: bool) -> None:
-        """Count a lease in or out."""
-        entry = (tenant, lease)
-        if held:
-            self.leases.add(entry)
-            self.heartbeat.hold()
-        elif entry in self.leases:
-            self.leases.discard(entry)
-            self.heartbeat.drop()
-
-    def _beat(self) -> None:
-        for tenant in {tenant for tenant, _ in set(self.leases)}:
-            owner = self.owners.get(tenant)
-            if owner is None:
-                continue
-            try:
-                with PostgresStorage(self, tenant)._writing(None) as run:
-                    run("beat", owner=owner, expiry=self.expiry)
-            except ClewError:
-                continue  # the next beat tries again, well before the leases expire
+    def _rows(self, tenant: int) -> PostgresStorage:
+        return PostgresStorage(self, tenant)
 
     def close(self) -> None:
         """Release this process's leases and close the connections. Closing again does nothing."""
         if self._closed:
             return
         if self.pid == os.getpid():
-            for tenant, lease in list(self.leases):
-                try:
-                    PostgresStorage(self, tenant).release(lease)
-                except ClewError:
-                    break  # they expire by themselves
-            self.heartbeat.stop()
+            self._release_all()
             self._pool.close()
         self._closed = True
 
@@ -323,6 +286,7 @@ def _until_commit(connection: Connection) -> Iterator[Connection]:
 class PostgresStorage(Relational):
     """The rows of one tenant."""
 
+    _engine: PostgresEngine
     boot_clock = False
     embedded = False
 
@@ -367,7 +331,7 @@ class PostgresStorage(Relational):
             yield self._run(connection)
 
     @contextmanager
-    def _leasing(self, thread_id: str) -> Iterator[Run]:
+    def _leasing(self, thread_id: str | None) -> Iterator[Run]:
         with self._writing(thread_id, strict=True) as run:
             yield run
 
@@ -381,9 +345,6 @@ class PostgresStorage(Relational):
         if self._engine.pid != os.getpid():
             self._engine._renew()
         return self._engine.owners.get(self._tenant)
-
-    def _held(self, lease: Lease, *, held: bool) -> None:
-        self._engine.hold(self._tenant, lease, held=held)
 
     def _space(self, run: Run) -> tuple[int, int]:
         return int(run("space")[0][0]), 0  # PostgreSQL keeps its free space to itself
@@ -417,7 +378,7 @@ class PostgresStorage(Relational):
 
     def _committed(self, commit: Commit, done: Committed) -> Committed:
         if commit.release and commit.epoch is not None:
-            self._held(Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
+            self._engine.hold(self._tenant, Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
         return done
 
     def _arguments(self, commit: Commit, dead: int | None) -> tuple[Any, ...]:
@@ -453,7 +414,7 @@ class PostgresStorage(Relational):
             thread = run("thread", thread_id=commit.thread_id)
             ref = thread and run("ref", thread=thread[0][0], name=commit.branch)
         owner = ref[0][4:] if ref else (None,)
-        live = self._live(owner)
+        live = self._live(owner, Lease(commit.thread_id, commit.branch, ref[0][3]) if ref else None)
         if live is not None:
             raise busy(commit.branch, commit.thread_id, live)
         return None if owner[0] is None else int(owner[0])

@@ -24,7 +24,7 @@ from clew.errors import (
     StorageError,
 )
 from clew.storage.port import Commit
-from clew.storage.relational import conflict, fenced, no_ref, no_step, no_thread
+from clew.storage.refusals import conflict, fenced, no_ref, no_step, no_thread
 
 # Classes and codes of PostgreSQL's appendix A.
 _AGAIN = ("08", "40", "53", "57", "55P03", "58")

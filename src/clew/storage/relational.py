@@ -14,14 +14,17 @@ from contextlib import AbstractContextManager, contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clew.errors import BadInput, Busy, Conflict, Corrupt, Fenced, NameTaken, RefNotFound, ThreadNotFound
+from clew.errors import BadInput, Corrupt, NameTaken
 from clew.model import KINDS, Durability, Usage
 from clew.storage.changes import Record
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
+from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from clew.storage.holding import Holding
 
 STEPS = (1 << STEP_BITS) - 1
 SEALED = 24 * 1024
@@ -35,41 +38,6 @@ class Run(Protocol):
     """Runs a named query inside the transaction. The tenant (and on SQLite the clock) are bound by the backend."""
 
     def __call__(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]: ...
-
-
-def busy(branch: str, thread_id: str, owner: OwnerRow) -> Busy:
-    """Somebody else works on this branch."""
-    return Busy(f"branch {branch!r} of thread {thread_id!r} is held by {owner}", owner=str(owner))
-
-
-def fenced(branch: str, thread_id: str, owner: OwnerRow | None = None) -> Fenced:
-    """The caller's lease has passed on."""
-    holder = f" to {owner}" if owner else ""
-    message = f"the lease on branch {branch!r} of thread {thread_id!r} has passed on{holder}; nothing was written"
-    return Fenced(message, owner=str(owner) if owner else None)
-
-
-def conflict(branch: str, thread_id: str, base: int | None, head: int | None) -> Conflict:
-    """The head is not where the caller saw it. `.base` and `.head` are steps; the layer above makes checkpoints."""
-    seen, now = ("empty" if step is None else f"at step {step}" for step in (base, head))
-    message = f"branch {branch!r} of thread {thread_id!r} is {now}, but this change was made when it was {seen}"
-    return Conflict(message, base=base, head=head)
-
-
-def no_thread(thread_id: str) -> ThreadNotFound:
-    return ThreadNotFound(f"there is no thread {thread_id!r}")
-
-
-def no_ref(name: str, thread_id: str, names: Iterable[str] = ()) -> RefNotFound:
-    """`names` are those that exist; the near ones are offered."""
-    from difflib import get_close_matches
-
-    near = tuple(get_close_matches(name, list(names), n=3))
-    return RefNotFound(f"thread {thread_id!r} has no branch or tag {name!r}", candidates=near)
-
-
-def no_step(step: int, thread_id: str) -> RefNotFound:
-    return RefNotFound(f"thread {thread_id!r} has no step {step}")
 
 
 def _row(columns: Sequence[Any], manifest: bytes, crc: int) -> Row:
@@ -105,7 +73,7 @@ class RelationalSnapshot:
         if not found:
             return None
         thread, name, kind, step, lane, epoch = found[0][:6]
-        ref = Ref(name, kind, step, lane, self._storage._holder(found[0][6:14]), epoch)
+        ref = Ref(name, kind, step, lane, self._storage._holder(found[0][6:14], Lease(thread_id, branch, epoch)), epoch)
         columns = found[0][14:]
         if step is not None and columns[1] is None:
             raise Corrupt(f"branch {branch!r} of thread {thread_id!r} points at step {step}, which is missing")
@@ -137,7 +105,7 @@ class RelationalSnapshot:
     def refs(self, thread: int) -> list[Ref]:
         holder = self._storage._holder
         found = self._run("refs", thread=thread)
-        return [Ref(row[0], row[1], row[2], row[3], holder(row[5:]), row[4]) for row in found]
+        return [Ref(row[0], row[1], row[2], row[3], holder(row[5:], None), row[4]) for row in found]
 
     def payload(self, thread: int, wants: Sequence[Want], upto: int) -> list[Piece]:
         if not wants:
@@ -220,6 +188,8 @@ class RelationalSnapshot:
 class Relational(ABC):
     """A `Storage` of one tenant, except for `commit`, `shrink` and `close`."""
 
+    _engine: Holding
+    _tenant: int
     durability: Durability
     fold_after: int
     boot_clock: bool
@@ -246,28 +216,26 @@ class Relational(ABC):
         """The key of this process's owner row, if it has one."""
 
     @abstractmethod
-    def _held(self, lease: Lease, *, held: bool) -> None:
-        """A lease was taken, or is no longer held: the heartbeat counts them."""
-
-    @abstractmethod
     def _space(self, run: Run) -> tuple[int, int]:
         """Bytes of the whole database, and of them the free ones."""
 
-    def _leasing(self, thread_id: str) -> AbstractContextManager[Run]:
+    def _leasing(self, thread_id: str | None) -> AbstractContextManager[Run]:
         """Like `_writing`, for leases: they may be lost with the power, for then their owners are dead as well."""
         return self._writing(thread_id)
 
     # Owners.
 
-    def _live(self, columns: Sequence[Any]) -> OwnerRow | None:
-        """The owner in these columns, if there is one and it lives."""
+    def _live(self, columns: Sequence[Any], lease: Lease | None) -> OwnerRow | None:
+        """The owner in these columns, if there is one, it lives, and it still holds the lease."""
         if columns[0] is None:
             return None
+        if lease and columns[0] == self._my_owner() and (self._tenant, lease) not in self._engine.leases:
+            return None  # it was let go of, though the database could not be told (holding.py)
         owner = OwnerRow._make(columns)
         return owner if is_live(owner, self._identity(), boot_clock=self.boot_clock) else None
 
-    def _holder(self, columns: Sequence[Any]) -> str | None:
-        owner = self._live(columns)
+    def _holder(self, columns: Sequence[Any], lease: Lease | None) -> str | None:
+        owner = self._live(columns, lease)
         return str(owner) if owner else None
 
     # Reading.
@@ -314,7 +282,7 @@ class Relational(ABC):
             thread = self._branch(run, thread_id, name, epoch)[0]
             run("delete_ref", thread=thread, name=name)
         if epoch is not None:
-            self._held(Lease(thread_id, name, epoch), held=False)
+            self._engine.hold(self._tenant, Lease(thread_id, name, epoch), held=False)
 
     def move_branch(self, thread_id: str, name: str, step: int, *, old_tip: str, epoch: int | None) -> None:
         with self._writing(thread_id) as run:
@@ -349,7 +317,7 @@ class Relational(ABC):
         thread, (kind, step, _lane, at, *owner) = self._ref(run, thread_id, name)
         if kind != "branch":
             raise no_ref(name, thread_id)
-        live = self._live(owner)
+        live = self._live(owner, Lease(thread_id, name, at))
         if epoch is not None:
             if at != epoch or owner[0] is None or owner[0] != self._my_owner():
                 raise fenced(name, thread_id, live)
@@ -362,31 +330,45 @@ class Relational(ABC):
     # Leases.
 
     def acquire(self, thread_id: str, branch: str) -> Lease:
-        with self._leasing(thread_id) as run:
-            found = run("thread", thread_id=thread_id)
-            if found:
-                thread, ref = self._ref(run, thread_id, branch)
-                if ref[0] != "branch":
-                    raise no_ref(branch, thread_id)
-                owner = self._live(ref[4:])
-                if owner:
-                    raise busy(branch, thread_id, owner)
-            else:
-                created = run("create_thread", thread_id=thread_id, created=time.time_ns() // 1000)
-                thread = created[0][0]
-                run("create_ref", thread=thread, name=branch, kind="branch", step=None)
-            mine = self._owner_row(run)
-            lease = Lease(thread_id, branch, run("take_ref", thread=thread, name=branch, owner=mine)[0][0])
-        self._held(lease, held=True)
-        return lease
+        taken: Lease | None = None
+        try:
+            with self._leasing(thread_id) as run:
+                taken = self._take(run, thread_id, branch)
+                # Within the transaction: no thread of this process sees the lease as taken and not held.
+                self._engine.hold(self._tenant, taken, held=True)
+        except BaseException:
+            if taken is not None:
+                self._engine.leave(self._tenant, taken)
+            raise
+        return taken
+
+    def _take(self, run: Run, thread_id: str, branch: str) -> Lease:
+        found = run("thread", thread_id=thread_id)
+        if found:
+            thread, ref = self._ref(run, thread_id, branch)
+            if ref[0] != "branch":
+                raise no_ref(branch, thread_id)
+            owner = self._live(ref[4:], Lease(thread_id, branch, ref[3]))
+            if owner:
+                raise busy(branch, thread_id, owner)
+        else:
+            created = run("create_thread", thread_id=thread_id, created=time.time_ns() // 1000)
+            thread = created[0][0]
+            run("create_ref", thread=thread, name=branch, kind="branch", step=None)
+        mine = self._owner_row(run)
+        return Lease(thread_id, branch, run("take_ref", thread=thread, name=branch, owner=mine)[0][0])
 
     def release(self, lease: Lease) -> None:
-        with self._leasing(lease.thread_id) as run:
-            found = run("thread", thread_id=lease.thread_id)
-            if found:
-                values = {"thread": found[0][0], "name": lease.branch, "epoch": lease.epoch}
-                run("release_ref", **values, owner=self._my_owner())
-        self._held(lease, held=False)
+        try:
+            with self._leasing(lease.thread_id) as run:
+                found = run("thread", thread_id=lease.thread_id)
+                if found:
+                    values = {"thread": found[0][0], "name": lease.branch, "epoch": lease.epoch}
+                    run("release_ref", **values, owner=self._my_owner())
+        except BaseException:
+            self._engine.leave(self._tenant, lease)
+            raise
+        self._engine.hold(self._tenant, lease, held=False)
 
     # Upkeep.
 
@@ -396,8 +378,8 @@ class Relational(ABC):
             if not found:
                 return False
             thread = found[0][0]
-            for name, *owner in run("leased_refs", thread=thread):
-                live = self._live(owner)
+            for name, epoch, *owner in run("leased_refs", thread=thread):
+                live = self._live(owner, Lease(thread_id, name, epoch))
                 if live:
                     raise busy(name, thread_id, live)
             low = thread << STEP_BITS

@@ -24,12 +24,11 @@ from typing import Any
 
 import apsw
 
-from clew.errors import BadInput, ClewError, Closed, StorageError
+from clew.errors import BadInput, Closed, StorageError
 from clew.model import Durability
 from clew.storage import sqlite_file
-from clew.storage.ownership import BEAT, EXPIRY, Heartbeat, Identity, this_process
-from clew.storage.port import Lease
-from clew.storage.relational import Run
+from clew.storage.holding import Holding
+from clew.storage.ownership import EXPIRY
 from clew.storage.sqlite_file import MEMORY, open_reader, translate
 from clew.storage.sqlite_fork import watch_forks
 from clew.storage.sqlite_storage import Execute, SqliteStorage
@@ -37,7 +36,7 @@ from clew.storage.sqlite_storage import Execute, SqliteStorage
 _IDLE_READERS = 8
 
 
-class SqliteEngine:
+class SqliteEngine(Holding):
     """One database file, or one database in memory, shared by the tenants that live in it.
 
     `durability` is "strict" or "relaxed" for a file (strict when not given); memory is "volatile" whatever is asked.
@@ -198,46 +197,8 @@ class SqliteEngine:
             self._leaser = None
         connection.close(force=True)
 
-    # This process as an owner.
-
-    def _forget_self(self) -> None:
-        self.identity: Identity = this_process()
-        self.owners: dict[int, int] = {}
-        """This process's owner row for each tenant."""
-        self.leases: set[tuple[int, Lease]] = set()
-        self.heartbeat = Heartbeat(self._beat, min(BEAT, self.expiry / 3e9))
-
-    def owner_row(self, tenant: int, run: Run) -> int:
-        """This process's owner row, made or refreshed."""
-        owner = self.owners.get(tenant)
-        if owner is not None and run("beat", owner=owner, expiry=self.expiry):
-            return owner
-        run("drop_silent_owners")
-        owner = int(run("create_owner", **self.identity._asdict(), expiry=self.expiry)[0][0])
-        self.owners[tenant] = owner
-        return owner
-
-    def hold(self, tenant: int, lease: Lease, *, held: bool) -> None:
-        """Count a lease in or out."""
-        entry = (tenant, lease)
-        if held:
-            self.leases.add(entry)
-            self.heartbeat.hold()
-        elif entry in self.leases:
-            self.leases.discard(entry)
-            self.heartbeat.drop()
-
-    def _beat(self) -> None:
-        for tenant in {tenant for tenant, _ in set(self.leases)}:
-            storage = SqliteStorage(self, tenant)
-            try:
-                with self.transaction(leasing=True) as execute:
-                    run = storage._run(execute)
-                    owner = self.owners.get(tenant)
-                    if owner is not None:
-                        run("beat", owner=owner, expiry=self.expiry)
-            except ClewError:
-                continue  # the next beat tries again, well before the leases expire
+    def _rows(self, tenant: int) -> SqliteStorage:
+        return SqliteStorage(self, tenant)
 
     # Ends.
 
@@ -271,12 +232,7 @@ class SqliteEngine:
         """Release this process's leases and close the database. Closing again does nothing."""
         if self._closed is not None:
             return
-        for tenant, lease in list(self.leases):
-            try:
-                SqliteStorage(self, tenant).release(lease)
-            except ClewError:
-                break  # they expire by themselves
-        self.heartbeat.stop()
+        self._release_all()
         with self.lock, self.gate:
             self._closed = f"{self.path} is closed"
             while self._idle:

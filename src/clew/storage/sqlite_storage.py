@@ -15,7 +15,8 @@ from clew.model import KINDS
 from clew.storage.changes import Change
 from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
-from clew.storage.relational import STEPS, Relational, Run, busy, conflict, fenced, no_ref, no_step, no_thread
+from clew.storage.refusals import busy, conflict, fenced, no_ref, no_step, no_thread
+from clew.storage.relational import STEPS, Relational, Run
 from clew.storage.sqlite_file import translate
 from clew.storage.statements import queries
 
@@ -58,6 +59,7 @@ _NEWEST = "SELECT max(updated) FROM thread WHERE tenant = ?"
 class SqliteStorage(Relational):
     """The rows of one tenant."""
 
+    _engine: SqliteEngine
     boot_clock = True
     embedded = True
 
@@ -93,7 +95,7 @@ class SqliteStorage(Relational):
             yield self._run(execute)
 
     @contextmanager
-    def _leasing(self, thread_id: str) -> Iterator[Run]:  # noqa: ARG002
+    def _leasing(self, thread_id: str | None) -> Iterator[Run]:  # noqa: ARG002
         with self._engine.transaction(leasing=True) as execute:
             yield self._run(execute)
 
@@ -108,9 +110,6 @@ class SqliteStorage(Relational):
 
     def _my_owner(self) -> int | None:
         return self._engine.owners.get(self._tenant)
-
-    def _held(self, lease: Lease, *, held: bool) -> None:
-        self._engine.hold(self._tenant, lease, held=held)
 
     def _space(self, run: Run) -> tuple[int, int]:
         pages, free, size = run("space")[0]
@@ -226,7 +225,8 @@ class SqliteStorage(Relational):
         run = self._run(self._engine.execute)
         live = None
         if owner is not None:
-            live = self._live(run("ref", thread=thread, name=commit.branch)[0][4:])
+            columns = run("ref", thread=thread, name=commit.branch)[0][4:]
+            live = self._live(columns, Lease(commit.thread_id, commit.branch, at))
         if commit.epoch is not None:
             if at != commit.epoch or owner is None or owner != self._engine.owners.get(self._tenant):
                 raise fenced(commit.branch, commit.thread_id, live)
@@ -258,7 +258,7 @@ class SqliteStorage(Relational):
             if epoch is not None:
                 ref = run("ref", thread=thread, name=branch)
                 if not ref or ref[0][3] != epoch or ref[0][4] is None or ref[0][4] != self._my_owner():
-                    raise fenced(branch, thread_id, self._live(ref[0][4:]) if ref else None)
+                    raise fenced(branch, thread_id, self._live(ref[0][4:], None) if ref else None)
             for change in changes:
                 run(change.name, thread=thread, step=None, **change.values)
 

@@ -198,7 +198,7 @@ UPDATE ref SET owner = NULL
 WHERE tenant = :tenant AND thread = :thread AND name = :name AND epoch = :epoch AND owner = :owner RETURNING epoch
 
 -- name: leased_refs
-SELECT r.name, {owner_columns}
+SELECT r.name, r.epoch, {owner_columns}
 FROM ref r JOIN owner o ON o.tenant = r.tenant AND o.owner = r.owner
 WHERE r.tenant = :tenant AND r.thread = :thread
 
