@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from clew import database, items, model, thread
 from clew.database import Order
 from clew.hop import Hop as _Hop
-from clew.items import Index, Item
+from clew.items import Filter, Index, Item, ItemOrder, Texts
 from clew.model import Durability, Page, Pruned, ThreadInfo, Usage
 from clew.state.diff import Diff
 from clew.state.namespace import Namespace
@@ -117,9 +117,10 @@ class Database:
         *,
         embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
         dims: int | None = None,
+        texts: Texts | None = None,
         **scope: str | int,
     ) -> Store:
-        return Store(self._sync.store(embed=embed, dims=dims, **scope), self._hop)
+        return Store(self._sync.store(embed=embed, dims=dims, texts=texts, **scope), self._hop)
 
     async def usage(self) -> Usage:
         return await self._hop(self._sync.usage)
@@ -283,11 +284,16 @@ class Store:
     ) -> None:
         await self._hop(self._sync.put, namespace, key, value, ttl=ttl, index=index)
 
-    async def put_many(self, entries: Iterable[tuple[Any, ...]]) -> None:
-        await self._hop(self._sync.put_many, entries)
+    async def put_many(
+        self, entries: Iterable[tuple[Any, ...]], *, delete: Iterable[tuple[Namespace, str]] = ()
+    ) -> None:
+        await self._hop(self._sync.put_many, entries, delete=delete)
 
     async def get(self, namespace: Namespace, key: str, *, refresh_ttl: bool = False) -> Item | None:
         return await self._hop(self._sync.get, namespace, key, refresh_ttl=refresh_ttl)
+
+    async def touch(self, names: Iterable[tuple[Namespace, str]]) -> None:
+        await self._hop(self._sync.touch, names)
 
     async def delete(self, namespace: Namespace, key: str) -> bool:
         return await self._hop(self._sync.delete, namespace, key)
@@ -297,7 +303,8 @@ class Store:
         namespace: Namespace = (),
         *,
         query: str | None = None,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word that people guess
+        filter: Filter | None = None,  # noqa: A002 - the word that people guess
+        order: ItemOrder = "key",
         limit: int = 10,
         cursor: str | None = None,
         refresh_ttl: bool = False,
@@ -307,6 +314,7 @@ class Store:
             namespace,
             query=query,
             filter=filter,
+            order=order,
             limit=limit,
             cursor=cursor,
             refresh_ttl=refresh_ttl,

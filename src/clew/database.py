@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from clew import references
 from clew.errors import BadInput, ThreadNotFound
-from clew.items import Store
+from clew.items import Store, Texts
 from clew.model import Durability, Page, Pruned, ThreadInfo, Usage, from_microseconds
 from clew.retention import prune
 from clew.state.codec import decode
@@ -183,19 +183,22 @@ class Database:
         *,
         embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
         dims: int | None = None,
+        texts: Texts | None = None,
         **scope: str | int,
     ) -> Store:
         """Cross-thread memory of one scope: `db.store(user="42")` sees that user's items and no others.
 
         Without a scope it is what the tenant has in common, which is apart from every scope as well. With `embed`, a
         function from texts to vectors (of `dims` numbers), `search(query=…)` ranks by meaning instead of by words.
+        `texts`, a function of a value and of the fields that `index=` names (or None), may tell which texts a query
+        looks at; where it returns None, Clew does.
 
         >>> store = open("memory:").store(user="42")
         >>> store.put(("notes",), "1", {"text": "likes window seats"})
         >>> [item.key for item in store.search(("notes",), query="window")]
         ['1']
         """
-        return Store(items_of(self._rows), self._tenant, scope, embed=embed, dims=dims)
+        return Store(items_of(self._rows), self._tenant, scope, embed=embed, dims=dims, texts=texts)
 
     def usage(self) -> Usage:
         """How much is stored."""

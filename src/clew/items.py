@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from zlib import crc32
 
 from clew.errors import BadInput, Corrupt, TooLarge
-from clew.items_search import Embedding, Search, by_words, in_order, namespaces_in_order, nearest_first
+from clew.items_search import (
+    Embedding,
+    Search,
+    by_words,
+    in_order,
+    last_written_first,
+    namespaces_in_order,
+    nearest_first,
+)
 from clew.model import Page, from_microseconds
 from clew.state.codec import decode, encode
 from clew.state.match import compile_filter
 from clew.state.namespace import Namespace, beyond, check_segment, decode_namespace, encode_namespace, encode_scope
-from clew.state.words import texts, words
+from clew.state.words import MAX_TEXT, texts, words
 from clew.storage.items import UNSEARCHED, ItemRow, Items, NewItem, Range
 
 Index = None | Literal[False] | Sequence[str]
+ItemOrder = Literal["key", "updated"]
+Filter = Mapping[str, Any] | Callable[[dict[str, Any]], bool]
+Texts = Callable[[dict[str, Any], list[str] | None], list[str] | None]
 
 MAX_VALUE_BYTES = 16 * 1024 * 1024
 _LONGEST_TTL = 100 * 366 * 86_400.0
@@ -61,13 +72,21 @@ class Store:
     """
 
     def __init__(
-        self, items: Items, tenant: str, scope: Mapping[str, Any], *, embed: Any = None, dims: int | None = None
+        self,
+        items: Items,
+        tenant: str,
+        scope: Mapping[str, Any],
+        *,
+        embed: Any = None,
+        dims: int | None = None,
+        texts: Texts | None = None,
     ) -> None:
         self._items = items
         self._scope = encode_scope(scope)
         self._shown = ", ".join(f"{name}={scope[name]!r}" for name in sorted(scope))
         self._seal = crc32(tenant.encode())
         self._embedding = Embedding.of(embed, dims)
+        self._own_texts = texts
 
     def __repr__(self) -> str:
         return f"Store({self._shown})"
@@ -84,10 +103,11 @@ class Store:
         """
         self.put_many([(namespace, key, value, ttl, index)])
 
-    def put_many(self, entries: Iterable[tuple[Any, ...]]) -> None:
+    def put_many(self, entries: Iterable[tuple[Any, ...]], *, delete: Iterable[tuple[Namespace, str]] = ()) -> None:
         """Put several items, all or none. An entry is (namespace, key, value), and maybe ttl and index, as of `put`.
 
-        Of two entries with the same namespace and key the later one counts.
+        Of two entries with the same namespace and key the later one counts. The items named by `delete` are removed in
+        the same commit, unless an entry puts them.
         """
         latest: dict[tuple[bytes, str], tuple[NewItem, list[str]]] = {}
         for entry in entries:
@@ -97,11 +117,12 @@ class Store:
                 raise BadInput(f"an entry is (namespace, key, value, ttl, index), not {entry!r:.60}") from error
             item, searched = self._new_item(put)
             latest[item.place, item.key] = item, searched
-        if not latest:
+        gone = [(encode_namespace(place, self._scope), check_segment(key, "key")) for place, key in delete]
+        if not latest and not gone:
             return
         new = list(latest.values())
-        if self._embedding is None:
-            self._items.put([item for item, _ in new])
+        if self._embedding is None or not new:
+            self._items.put([item for item, _ in new], gone)
             return
         # Outside of any transaction: this may take seconds.
         embedded = self._embedding.of_texts([searched for _, searched in new])
@@ -109,17 +130,25 @@ class Store:
             [
                 item if item.fields == UNSEARCHED else item._replace(embedding=self._embedding.label, vectors=vectors)
                 for (item, _), vectors in zip(new, embedded, strict=True)
-            ]
+            ],
+            gone,
         )
 
     def get(self, namespace: Namespace, key: str, *, refresh_ttl: bool = False) -> Item | None:
         """The item, or None. With `refresh_ttl` its time to live begins anew."""
         place = encode_namespace(namespace, self._scope)
         check_segment(key, "key")
-        if refresh_ttl:
-            self._items.touch([(place, key)])
         row = self._items.get(place, key)
+        if refresh_ttl and row is not None and row.expires is not None:
+            self._items.touch([(place, key)])
+            row = self._items.get(place, key)
         return None if row is None else self._item(row)
+
+    def touch(self, names: Iterable[tuple[Namespace, str]]) -> None:
+        """Let the time to live of items, given by namespace and key, begin anew. Those without one are left alone."""
+        places = [(encode_namespace(place, self._scope), check_segment(key, "key")) for place, key in names]
+        if places:
+            self._items.touch(places)
 
     def delete(self, namespace: Namespace, key: str) -> bool:
         """Remove an item. Whether there was one."""
@@ -132,37 +161,42 @@ class Store:
         namespace: Namespace = (),
         *,
         query: str | None = None,
-        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word that people guess
+        filter: Filter | None = None,  # noqa: A002 - the word that people guess
+        order: ItemOrder = "key",
         limit: int = 10,
         cursor: str | None = None,
         refresh_ttl: bool = False,
     ) -> Page[Item]:
         """Items whose namespace begins with these segments; `()` is everything in the scope.
 
-        `filter` compares fields of the values: `{"kind": "book", "price": {"$lt": 20}}`. `query` finds items that have
-        all of its words, the shortest texts first; in a store with `embed` it ranks all items by how near they are in
-        meaning. Without it they come by namespace and key. The page's `cursor` fetches the next one of the same search.
+        `filter` compares fields of the values: `{"kind": "book", "price": {"$lt": 20}}`; a function of the value says
+        itself whether it fits. `query` finds items that have all of its words, the shortest texts first; in a store
+        with `embed` it ranks all items by how near they are in meaning. Without it they come by namespace and key, or
+        with `order="updated"` the last written first. The page's `cursor` fetches the next one of the same search.
         """
         low = encode_namespace(namespace, self._scope)
         search = Search(
             self._items,
             self._scope,
             Range(low, beyond(low)),
-            None if filter is None else compile_filter(filter),
+            filter if filter is None or callable(filter) else compile_filter(filter),
             _count("limit", limit),
             self._value,
         )
-        terms = [low.hex(), None if filter is None else encode(dict(filter)).hex(), query]
+        terms = [low.hex(), _told(filter), query]
+        if order not in ("key", "updated"):
+            raise BadInput(f'order is "key" or "updated", not {order!r:.60}')
         if query is None:
-            page = in_order(search, terms, cursor)
+            page = (in_order if order == "key" else last_written_first)(search, terms, cursor)
         elif not isinstance(query, str):
             raise BadInput(f"query is a str, not {query!r:.60}")
         elif self._embedding is None:
             page = by_words(search, terms, cursor, query)
         else:
             page = nearest_first(search, terms, cursor, query, self._embedding)
-        if refresh_ttl and page:
-            self._items.touch([(found.row.place, found.row.key) for found in page])
+        dying = [(found.row.place, found.row.key) for found in page if found.row.expires is not None]
+        if refresh_ttl and dying:
+            self._items.touch(dying)
         return Page([self._item(found.row, found.score, found.value) for found in page], page.cursor)
 
     def namespaces(
@@ -208,7 +242,7 @@ class Store:
         low = encode_namespace(namespace, self._scope)
         after, count = (low, ""), 0
         while found := self._items.to_embed(Range(low, beyond(low)), after, _EMBEDDED_AT_ONCE, embedding.label):
-            searched = [texts(self._value(entry.row), _fields(entry.fields)) for entry in found]
+            searched = [self._texts(self._value(entry.row), _fields(entry.fields)) for entry in found]
             for entry, vectors in zip(found, embedding.of_texts(searched), strict=True):
                 count += self._items.embed(entry, embedding.label, vectors)
             after = found[-1].row.place, found[-1].row.key
@@ -221,10 +255,16 @@ class Store:
         key = check_segment(put.key, "key")
         fields = _check_index(put.index)
         data = _encode_value(put.value)
-        searched = [] if put.index is False else texts(put.value, put.index)
+        searched = [] if put.index is False else self._texts(put.value, put.index)
         found = words("\n".join(searched))
         ttl = None if put.ttl is None else _microseconds(put.ttl)
         return NewItem(place, key, data, self._crc(place, key, data), ttl, found, fields, None, None), searched
+
+    def _texts(self, value: dict[str, Any], fields: Sequence[str] | None) -> list[str]:
+        found = None if self._own_texts is None else self._own_texts(value, None if fields is None else list(fields))
+        if found is None:
+            return texts(value, fields)
+        return [text[:MAX_TEXT] for text in found if text and not text.isspace()]
 
     def _crc(self, place: bytes, key: str, value: bytes) -> int:
         return crc32(value, crc32(b"%d:%b:%b\0" % (len(place), place, key.encode()), self._seal))
@@ -247,6 +287,11 @@ class Store:
             None if row.expires is None else from_microseconds(row.expires),
             score,
         )
+
+
+def _told(filter: Filter | None) -> str | None:  # noqa: A002
+    """What a cursor knows of a filter: of a function no more than that there is one."""
+    return "function" if callable(filter) else None if filter is None else encode(dict(filter)).hex()
 
 
 def _encode_value(value: object) -> bytes:

@@ -64,6 +64,34 @@ def in_order(search: Search, terms: list[Any], cursor: str | None) -> Page[Found
     return Page(found, asked.cursor(*_position(found[-1].row)) if more else None)
 
 
+def last_written_first(search: Search, terms: list[Any], cursor: str | None) -> Page[Found]:
+    """Items by when they were put, the newest first."""
+    asked = Asked("updated", search.scope, terms)
+    start = asked.read(cursor, int, bytes, str)
+
+    def position(row: ItemRow) -> tuple[int, bytes, str]:
+        return row.updated, row.place, row.key
+
+    def order(found: Found) -> tuple[int, bytes, str]:
+        return -found.row.updated, found.row.place, found.row.key
+
+    if search.fits is None:
+        rows = _paged(
+            lambda after, limit: search.items.updated(search.within, after, limit), position, start, search.batch()
+        )
+        found, more = _take(search.fitting(rows, lambda _row: None), search.limit)
+    else:
+        # Each page in this order sorts the whole range: one that looks for few among many reads it once instead.
+        rows = _paged(
+            lambda after, limit: search.items.page(search.within, after, limit), _position, NOWHERE, search.batch()
+        )
+        bound = None if start is None else (-start[0], start[1], start[2])
+        behind = (row for row in rows if bound is None or (-row.updated, row.place, row.key) > bound)
+        best = heapq.nsmallest(search.limit + 1, search.fitting(behind, lambda _row: None), key=order)
+        found, more = best[: search.limit], len(best) > search.limit
+    return Page(found, asked.cursor(*position(found[-1].row)) if more else None)
+
+
 def by_words(search: Search, terms: list[Any], cursor: str | None, query: str) -> Page[Found]:
     """Items that have all words of the query, those with the fewest other words first.
 
@@ -273,7 +301,7 @@ class Asked(NamedTuple):
             return self.scope + bytes.fromhex(part)
         if type(part) is not wanted or (wanted is float and not math.isfinite(part)):
             raise ValueError(part)
-        if wanted is int and not 0 <= part < 1 << 31:
+        if wanted is int and not 0 <= part < 1 << 62:
             raise ValueError(part)
         if wanted is str:
             part.encode()

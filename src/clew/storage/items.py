@@ -23,6 +23,7 @@ from clew.storage.relational import Relational, Run
 SWEPT_BY_A_PUT = 8
 """How many expired rows a put removes besides: more than it can add."""
 NOWHERE = (b"", "")
+_NEVER = 1 << 62
 EVERYWHERE = b"\xff"
 UNSEARCHED = b"\xc2"
 """What stands in `fields` of an item that is not to be searched: the codec's False."""
@@ -99,21 +100,27 @@ class Items(ABC):
 
     # Writing.
 
-    def put(self, items: Iterable[NewItem]) -> None:
-        """Write items, each in place of the one that has its place and key."""
+    def put(self, items: Iterable[NewItem], delete: Iterable[tuple[bytes, str]] = ()) -> None:
+        """Write items, each in place of the one that has its place and key; and remove others in the same commit."""
         # In one order, so that two of these never wait for each other.
-        ordered = sorted(items, key=lambda item: (item.place, item.key))
+        changes: dict[tuple[bytes, str], NewItem | None] = dict.fromkeys(delete)
+        changes.update(((item.place, item.key), item) for item in items)
         with self._storage._writing(None) as run:
-            for item in ordered:
-                values = item._asdict() | {"words": len(item.words), "stamp": _stamp()}
-                self._store(run, item, values)
+            for (place, key), item in sorted(changes.items(), key=lambda change: change[0]):
+                if item is None:
+                    self._delete(run, place, key)
+                else:
+                    self._store(run, item, item._asdict() | {"words": len(item.words), "stamp": _stamp()})
             self._sweep(run, Range(b"", EVERYWHERE), SWEPT_BY_A_PUT)
 
     def delete(self, place: bytes, key: str) -> bool:
         """Remove an item; whether there was one."""
         with self._storage._writing(None) as run:
-            gone = run("delete_item", place=place, key=key, stamp=_stamp())
-            self._forget_text(run, [row[0] for row in gone])
+            return self._delete(run, place, key)
+
+    def _delete(self, run: Run, place: bytes, key: str) -> bool:
+        gone = run("delete_item", place=place, key=key, stamp=_stamp())
+        self._forget_text(run, [row[0] for row in gone])
         return bool(gone) and bool(gone[0][1])
 
     def touch(self, items: Iterable[tuple[bytes, str]]) -> None:
@@ -150,6 +157,13 @@ class Items(ABC):
         """Items by place and key."""
         with self._storage._reading() as run:
             return [ItemRow._make(row) for row in run("items", **_range(within, after), limit=limit)]
+
+    def updated(self, within: Range, after: tuple[int, bytes, str] | None, limit: int) -> list[ItemRow]:
+        """Items, the last written first; then by place and key."""
+        updated, place, key = after or (_NEVER, b"", "")
+        values = {"low": within.low, "high": within.high, "updated": updated, "place": place, "key": key}
+        with self._storage._reading() as run:
+            return [ItemRow._make(row) for row in run("items_updated", **values, limit=limit, stamp=_stamp())]
 
     def embedded(self, within: Range, after: tuple[bytes, str], limit: int) -> list[Embedded]:
         """Items that are to be searched, by place and key, with their vectors."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clew.adapters.langgraph.store import ClewStore
 
 # Each is imported when it is asked for: neither needs what the other one does.
-_HOMES: dict[str, str] = {}
+_HOMES = {"ClewStore": "store"}
+
+__all__ = ["ClewStore"]
 
 
 def __getattr__(name: str) -> Any:

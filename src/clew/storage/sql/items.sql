@@ -52,6 +52,16 @@ RETURNING {item_row}, expires IS NULL OR expires > {stamp}
 -- name: items
 SELECT {item_columns} FROM item i WHERE {item_range} AND {item_there} ORDER BY i.place, i.key LIMIT :limit
 
+-- name: items_updated
+-- The last written first. The rows are sorted without their values.
+SELECT {item_columns} FROM (
+    SELECT i.updated, i.place, i.key FROM item i
+    WHERE i.tenant = :tenant AND i.place >= :low AND i.place < :high AND {item_there}
+      AND (i.updated < :updated OR (i.updated = :updated AND (i.place, i.key) > (:place, :key)))
+    ORDER BY i.updated DESC, i.place, i.key LIMIT :limit) AS s
+JOIN item i ON i.tenant = :tenant AND i.place = s.place AND i.key = s.key
+ORDER BY s.updated DESC, s.place, s.key
+
 -- name: items_embedded
 -- Those that nobody wanted to be searched (fields is then the codec's False) are left out.
 SELECT {item_columns}, i.embedding, i.vectors FROM item i

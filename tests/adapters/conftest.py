@@ -1,0 +1,28 @@
+"""Each test of an adapter runs on each backend."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import clew
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "items"))
+sys.path.insert(0, str(Path(__file__).parent))
+
+from places import Place, make
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    database = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    return make(request.param, tmp_path, database)
+
+
+@pytest.fixture
+def db(place: Place) -> Iterator[clew.Database]:
+    with place.open() as database:
+        yield database
