@@ -21,6 +21,7 @@ from clew.model import Pruned
 from clew.state.pieces import Bounds, Segment, cut, fold, length, unpack
 from clew.state.reader import Scan
 from clew.state.seal import seal_of
+from clew.storage.placed import PlacedStep, PlacedView
 from clew.storage.port import Chunk, Piece, Row, Snapshot, Storage
 
 _ROWS = 500
@@ -38,6 +39,8 @@ class _Survey(NamedTuple):
     rows: list[Row]
     heads: list[int]
     named: set[int]
+    leaning: set[int]
+    """Steps that cannot be read without their parents' records."""
 
 
 class _Stored(NamedTuple):
@@ -105,6 +108,13 @@ class ThreadRetention:
         self._sweep()
         return gone
 
+    def spare(self, steps: set[int]) -> set[int]:
+        """Of these steps, those that can go: no checkpoint that stays cannot be read without them."""
+        with self._storage.snapshot() as snapshot:
+            survey = self._survey(snapshot)
+        kept = {row.step for row in survey.rows} - steps | survey.named
+        return steps - _leant_on(survey, kept)
+
     def prune(self, keep_last: int | None, cutoff: int | None, *, dry_run: bool) -> tuple[int, int, int]:
         """(checkpoints gone, checkpoints kept, bytes freed)."""
         with self._storage.snapshot() as snapshot:
@@ -125,7 +135,15 @@ class ThreadRetention:
         refs = [ref for ref in snapshot.refs(thread) if ref.step is not None]
         heads = [ref.step for ref in refs if ref.kind == "branch" and ref.step is not None]
         named = {ref.step for ref in refs if ref.kind in ("branch", "tag") and ref.step is not None}
-        return _Survey(thread, list(_rows(snapshot, thread, manifests=True)), heads, named)
+        placed = PlacedView(snapshot).steps(thread)
+        # What a namespace has come to is a head, as what a branch points at is.
+        latest: dict[str, PlacedStep] = {}
+        for at in placed:
+            if at.ns not in latest or at.id > latest[at.ns].id:
+                latest[at.ns] = at
+        heads += sorted({at.step for at in latest.values()}.difference(heads))
+        leaning = {at.step for at in placed if at.leans}
+        return _Survey(thread, list(_rows(snapshot, thread, manifests=True)), heads, named, leaning)
 
     # -- checkpoints
 
@@ -235,7 +253,23 @@ def _doomed(survey: _Survey, keep_last: int | None, cutoff: int | None) -> list[
                     break
                 kept.add(step)
                 step = parents[step]
-    return [row.step for row in survey.rows if row.step not in kept and (cutoff is None or row.created < cutoff)]
+    kept |= set(survey.heads)
+    kept |= {row.step for row in survey.rows if cutoff is not None and row.created >= cutoff}
+    kept |= _leant_on(survey, kept)
+    return [row.step for row in survey.rows if row.step not in kept]
+
+
+def _leant_on(survey: _Survey, kept: set[int]) -> set[int]:
+    """The ancestors that the kept cannot be read without."""
+    parents = {row.step: row.parent for row in survey.rows}
+    found: set[int] = set()
+    for start in kept & survey.leaning:
+        step: int | None = start
+        while step is not None and step in survey.leaning and (step := parents.get(step)) is not None:
+            if step in found:
+                break
+            found.add(step)
+    return found
 
 
 def _weight(row: Row) -> int:

@@ -290,6 +290,12 @@ class Reader(Scan):
             self._keep.append(value)
 
 
+def root_keys(manifest: bytes) -> frozenset[str]:
+    """The keys of the state, from the manifest alone; none when the state itself lies in a log."""
+    root = decode(unpack_manifest(manifest)[2], resolve=lambda _tag, _payload: None)
+    return frozenset(root) if type(root) is dict else frozenset()
+
+
 class _Token:
     """Stands for a part whose values were not loaded."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -78,13 +78,22 @@ class OutsideBlobs:
     def commit(self, commit: Commit) -> Committed:
         if not commit.blobs:
             return self._written(commit)
+        with self.keeping(commit.blobs) as blobs:
+            return self._written(commit._replace(blobs=blobs))
+
+    @contextmanager
+    def keeping(self, blobs: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
+        """Write the files; yields what the rows hold instead. The block writes these."""
+        if not blobs:
+            yield blobs
+            return
         with self.folder.locked(self._name(make=True)) as got:
             if not got:
                 raise StorageError(f"{self.folder.home}: others keep it locked", retryable=True, hint="try again")
-            for digest, data in commit.blobs:
+            for digest, data in blobs:
                 if data:
                     self.folder.put(digest, data)
-            return self._written(commit._replace(blobs=[(digest, b"") for digest, _ in commit.blobs]))
+            yield [(digest, b"") for digest, _ in blobs]
 
     def _written(self, commit: Commit) -> Committed:
         done: Committed = self._rows.commit(commit)

@@ -215,8 +215,9 @@ class Storage(Protocol):
     def commit(self, commit: Commit) -> Committed: ...
     def apply(
         self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
-    ) -> None:
-        """Write changes without a checkpoint, in one transaction, under a lease if one is named.
+    ) -> list[Any]:
+        """Write changes without a checkpoint, in one transaction, under a lease if one is named; returns the answer of
+        each (None: it gives none).
 
         The thread is made when it is new; `branch` is then its first, still empty.
         """

@@ -394,13 +394,14 @@ class PostgresStorage(Relational):
 
     def apply(
         self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
-    ) -> None:
+    ) -> list[Any]:
         statement, values = postgres_call(_APPLY, self._tenant, changes)
         mine = None if epoch is None else self._my_owner()
         strict = self.durability == "strict"
         try:
             now = time.time_ns() // 1000
-            self._engine.call(statement, (*values, self._tenant, strict, thread_id, now, branch, epoch, mine))
+            asked = (*values, self._tenant, strict, thread_id, now, branch, epoch, mine)
+            return list(self._engine.call(statement, asked)[1:])
         except psycopg.Error as error:
             if error.sqlstate == "KL004":
                 raise fenced(branch, thread_id) from None

@@ -50,7 +50,8 @@ def _listing(found: Iterable[Sequence[Any]]) -> list[Row]:
     return [make((*row[:4], kinds[row[4]], *row[5:10], b"", row[10])) for row in found]
 
 
-def _full(found: Iterable[Sequence[Any]]) -> list[Row]:
+def full_rows(found: Iterable[Sequence[Any]]) -> list[Row]:
+    """Checkpoints with manifests, from the columns of the queries."""
     kinds, make = KINDS, Row._make
     return [make((*row[:4], kinds[row[4]], *row[5:])) for row in found]
 
@@ -83,12 +84,12 @@ class RelationalSnapshot:
         if not 0 < step <= STEPS:
             return None
         found = self._run("row", key=thread << STEP_BITS | step)
-        return _full(found)[0] if found else None
+        return full_rows(found)[0] if found else None
 
     def rows_by_id(self, thread: int, prefix: str, limit: int) -> list[Row]:
         low = thread << STEP_BITS
         beyond = prefix + "\U0010ffff"
-        return _full(self._run("rows_by_id", low=low, high=low | STEPS, prefix=prefix, beyond=beyond, limit=limit))
+        return full_rows(self._run("rows_by_id", low=low, high=low | STEPS, prefix=prefix, beyond=beyond, limit=limit))
 
     def history(self, thread: int, step: int, limit: int) -> list[Row]:
         if limit < 1 or not 0 < step <= STEPS:
@@ -99,7 +100,7 @@ class RelationalSnapshot:
         low = thread << STEP_BITS
         values = {"low": low, "after": min(max(after, 0), STEPS), "high": low | STEPS, "limit": limit}
         if manifests:
-            return _full(self._run("rows_with_manifests", **values))
+            return full_rows(self._run("rows_with_manifests", **values))
         return _listing(self._run("rows", **values))
 
     def refs(self, thread: int) -> list[Ref]:
@@ -218,6 +219,17 @@ class Relational(ABC):
     @abstractmethod
     def _space(self, run: Run) -> tuple[int, int]:
         """Bytes of the whole database, and of them the free ones."""
+
+    @contextmanager
+    def keeping(self, blobs: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
+        """Around a transaction that stores these blobs: yields what it is to store."""
+        yield blobs
+
+    def _use_blobs(self, run: Run, thread: int, blobs: Sequence[tuple[str, bytes]]) -> None:
+        """Keep blobs, and say that the thread refers to them."""
+        for digest, data in blobs:
+            run("create_blob", digest=digest, data=data)
+            run("use_blob", thread=thread, digest=digest)
 
     def _leasing(self, thread_id: str | None) -> AbstractContextManager[Run]:
         """Like `_writing`, for leases: they may be lost with the power, for then their owners are dead as well."""
@@ -386,7 +398,8 @@ class Relational(ABC):
             run("delete_thread_blobs", thread=thread)
             run("delete_thread_blob_uses", thread=thread)
             run("delete_thread_chunks", thread=thread)
-            run("delete_thread_records", thread=thread)
+            for rows in ("records", "placed", "lanes"):
+                run(f"delete_thread_{rows}", thread=thread)
             run("delete_thread_payload", low=low, high=low | STEPS)
             run("delete_thread_checkpoints", low=low, high=low | STEPS)
             run("delete_thread_refs", thread=thread)
@@ -408,6 +421,7 @@ class Relational(ABC):
             self._replace(run, "delete_chunks", folding.chunk_keys, {row[0] for row in tails})
             self._store(run, thread, folding.chunks)
             run("folded", thread=thread, lane=lane)
+            run("folded_lane", thread=thread, lane=lane)
 
     @staticmethod
     def _replace(run: Run, query: str, keys: Sequence[int], offered: set[int]) -> None:
@@ -433,7 +447,8 @@ class Relational(ABC):
             gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps)]
             if gone:
                 run("forget_auto_refs", thread=thread, steps=gone)
-                run("forget_records", thread=thread, steps=gone)
+                for rows in ("records", "placed_records", "placed"):
+                    run(f"forget_{rows}", thread=thread, steps=gone)
             for step, (parent, crc) in relink.items():
                 if parent is None or run("row_exists", key=low | parent):
                     run("relink", key=low | step, parent=parent, crc=crc)

@@ -28,7 +28,7 @@ Execute = Callable[..., Any]
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _QUERIES = queries("sqlite")
 _TIMED = frozenset(name for name, text in _QUERIES.items() if ":now" in text)
-_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs", "places"))
+_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs", "places", "runs"))
 
 # The statements of a commit, with positional parameters: this is the path that every save takes.
 # Two lookups, because one join of both tables was measured to take five times as long as the two.
@@ -185,7 +185,7 @@ class SqliteStorage(Relational):
         if connection.total_changes() - before != changes:
             raise Corrupt(f"thread {thread_id!r}: a commit changed other rows than its own")
         if blobs:
-            self._add_blobs(thread, blobs)
+            self._use_blobs(self._run(execute), thread, blobs)
         if others:
             self._change(thread, step, others)
         return Committed(thread, step, lane, unfolded, False)
@@ -235,12 +235,6 @@ class SqliteStorage(Relational):
         else:
             run("clear_ref", thread=thread, name=commit.branch)
 
-    def _add_blobs(self, thread: int, blobs: Sequence[tuple[str, bytes]]) -> None:
-        run = self._run(self._engine.execute)
-        for digest, data in blobs:
-            run("create_blob", digest=digest, data=data)
-            run("use_blob", thread=thread, digest=digest)
-
     def _change(self, thread: int, step: int | None, changes: Sequence[Change]) -> None:
         run = self._run(self._engine.execute)
         for change in changes:
@@ -248,7 +242,7 @@ class SqliteStorage(Relational):
 
     def apply(
         self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
-    ) -> None:
+    ) -> list[Any]:
         with self._writing(thread_id) as run:
             found = run("thread", thread_id=thread_id)
             if not found:
@@ -259,8 +253,8 @@ class SqliteStorage(Relational):
                 ref = run("ref", thread=thread, name=branch)
                 if not ref or ref[0][3] != epoch or ref[0][4] is None or ref[0][4] != self._my_owner():
                     raise fenced(branch, thread_id, self._live(ref[0][4:], None) if ref else None)
-            for change in changes:
-                run(change.name, thread=thread, step=None, **change.values)
+            answers = [run(change.name, thread=thread, step=None, **change.values) for change in changes]
+        return [answer[0][0] if answer else None for answer in answers]
 
     def shrink(self, limit: int) -> int:
         engine = self._engine

@@ -24,8 +24,18 @@ Dialect = Literal["sqlite", "postgres"]
 _POSTGRES_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint"
 _POSTGRES_STAMP = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 _WORDS: dict[Dialect, dict[str, str]] = {
-    "sqlite": {"now": ":now", "live": "o.expires > :now AND o.boot = :boot", "stamp": ":stamp"},
-    "postgres": {"now": _POSTGRES_NOW, "live": f"o.expires > {_POSTGRES_NOW}", "stamp": _POSTGRES_STAMP},
+    "sqlite": {
+        "now": ":now",
+        "live": "o.expires > :now AND o.boot = :boot",
+        "stamp": ":stamp",
+        "placed_key": "thread, ns, id",
+    },
+    "postgres": {
+        "now": _POSTGRES_NOW,
+        "live": f"o.expires > {_POSTGRES_NOW}",
+        "stamp": _POSTGRES_STAMP,
+        "placed_key": "tenant, thread, ns, id",
+    },
 }
 _EACH: dict[Dialect, dict[str, str]] = {
     "sqlite": {
@@ -47,7 +57,9 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 def queries(dialect: Dialect) -> dict[str, str]:
     """Every query by its name, ready for the dialect's driver."""
     sql = files("clew.storage") / "sql"
-    text = "\n".join((sql / name).read_text("utf-8") for name in ("queries.sql", "items.sql", "records.sql"))
+    text = "\n".join(
+        (sql / name).read_text("utf-8") for name in ("queries.sql", "items.sql", "records.sql", "placed.sql")
+    )
     headings = list(_HEADING.finditer(text))
     parts = dict(_WORDS[dialect])
     named: dict[str, str] = {}

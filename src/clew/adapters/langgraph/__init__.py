@@ -6,12 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clew.adapters.langgraph.saver import ClewSaver, RaceWarning
     from clew.adapters.langgraph.store import ClewStore
 
 # Each is imported when it is asked for: neither needs what the other one does.
-_HOMES = {"ClewStore": "store"}
+_HOMES = {"ClewSaver": "saver", "RaceWarning": "saver", "ClewStore": "store"}
 
-__all__ = ["ClewStore"]
+__all__ = ["ClewSaver", "ClewStore", "RaceWarning"]
 
 
 def __getattr__(name: str) -> Any:

@@ -50,15 +50,21 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clew.enter_thread FROM PUBLIC;
 
--- The first of its key stays.
+-- The first of its key stays. Answers whether what is stored now is what was given.
 CREATE FUNCTION clew.put_record(
     p_tenant integer, p_thread bigint, p_step integer, p_beside integer, p_place text, p_task text, p_idx integer,
     p_path text, p_name text, p_value bytea, p_crc bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO clew.record (tenant, thread, step, idx, crc, place, task, path, name, value)
     VALUES (p_tenant, p_thread, p_beside, p_idx, p_crc, p_place, p_task, p_path, p_name, p_value)
     ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    RETURN EXISTS (
+        SELECT FROM clew.record r WHERE r.tenant = p_tenant AND r.thread = p_thread AND r.place = p_place
+           AND r.task = p_task AND r.idx = p_idx AND r.name = p_name AND r.value = p_value);
 END $$;
 REVOKE ALL ON FUNCTION clew.put_record FROM PUBLIC;
 
@@ -66,12 +72,13 @@ REVOKE ALL ON FUNCTION clew.put_record FROM PUBLIC;
 CREATE FUNCTION clew.set_record(
     p_tenant integer, p_thread bigint, p_step integer, p_beside integer, p_place text, p_task text, p_idx integer,
     p_path text, p_name text, p_value bytea, p_crc bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO clew.record (tenant, thread, step, idx, crc, place, task, path, name, value)
     VALUES (p_tenant, p_thread, p_beside, p_idx, p_crc, p_place, p_task, p_path, p_name, p_value)
     ON CONFLICT (tenant, thread, place, task, idx) DO UPDATE
        SET step = excluded.step, crc = excluded.crc, path = excluded.path, name = excluded.name, value = excluded.value;
+    RETURN true;
 END $$;
 REVOKE ALL ON FUNCTION clew.set_record FROM PUBLIC;
 

@@ -2,11 +2,13 @@
 -- (changes.py): on PostgreSQL they are functions of the same names.
 
 -- name: put_record (sqlite)
+-- Answers whether what is stored now is what was given.
 INSERT INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
-ON CONFLICT DO NOTHING
+ON CONFLICT DO UPDATE SET idx = idx RETURNING name = :name AND value = :value
 
 -- name: set_record (sqlite)
 INSERT OR REPLACE INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
+RETURNING 1
 
 -- name: drop_records (sqlite)
 DELETE FROM record WHERE tenant = :tenant AND thread = :thread AND place = :place

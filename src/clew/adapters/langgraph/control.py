@@ -1,0 +1,90 @@
+"""LangGraph's checkpoints taken apart: the user's state, and control data that only the graph needs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from clew.model import Kind
+from clew.placed import Found, New
+
+_HIDDEN = ("branch:", "join:", "__pregel_")
+_INPUT = "__start__"
+_TASKS = "__pregel_tasks"
+_KINDS: dict[Any, Kind] = {"input": "input", "update": "edit", "fork": "fork"}
+_KNOWN = frozenset({"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
+
+
+def is_hidden(channel: str) -> bool:
+    """Whether a channel is the graph's own, not the user's."""
+    return channel == _INPUT or channel.startswith(_HIDDEN)
+
+
+def take_apart(checkpoint: Mapping[str, Any], metadata: dict[str, Any]) -> New:
+    """A checkpoint and its metadata, ready to be placed."""
+    values: dict[str, Any] = checkpoint["channel_values"]
+    state = {name: value for name, value in values.items() if not is_hidden(name)}
+    control: dict[str, Any] = {
+        "v": checkpoint.get("v"),
+        "ts": checkpoint.get("ts"),
+        "versions": checkpoint["channel_versions"],
+        "seen": checkpoint["versions_seen"],
+    }
+    if len(state) != len(values):
+        control["values"] = {name: value for name, value in values.items() if is_hidden(name)}
+    if (updated := checkpoint.get("updated_channels")) is not None:
+        control["updated"] = updated
+    if len(checkpoint) > len(_KNOWN) or not _KNOWN.issuperset(checkpoint):
+        control["more"] = {name: value for name, value in checkpoint.items() if name not in _KNOWN}
+    run = metadata.get("run_id")
+    delta = metadata.get("counters_since_delta_snapshot") or {}
+    return New(
+        state,
+        control,
+        metadata,
+        kind=_KINDS.get(metadata.get("source"), "step"),
+        run=run if isinstance(run, str) else None,
+        next=next_nodes(values, checkpoint["channel_versions"], checkpoint["versions_seen"]),
+        leans=any(name not in values for name in delta),
+    )
+
+
+def put_together(found: Found) -> Any:
+    """The checkpoint as LangGraph put it."""
+    control = found.control
+    return {
+        "v": control["v"],
+        "ts": control["ts"],
+        "id": found.id,
+        "channel_versions": control["versions"],
+        "versions_seen": control["seen"],
+        "updated_channels": control.get("updated"),
+        **control.get("more", {}),
+        "channel_values": {**found.state, **control.get("values", {})},
+    }
+
+
+def next_nodes(values: Mapping[str, Any], versions: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:
+    """The nodes that run next, as far as the checkpoint alone tells."""
+    nodes: list[str] = []
+    for channel in values:
+        if channel != _INPUT and not channel.startswith("branch:to:"):
+            continue
+        node = channel.removeprefix("branch:to:")
+        last = seen.get(node, {}).get(channel)
+        version = versions.get(channel)
+        if version is not None and (last is None or version > last):
+            nodes.append(node)
+    sent = (getattr(task, "node", None) for task in values.get(_TASKS) or ())
+    return [*nodes, *(name for name in sent if isinstance(name, str))]
+
+
+def next_version(current: str | float | None) -> str | int:
+    """The version after `current`. Numbers count on; a thread that came from elsewhere keeps its texts."""
+    if current is None:
+        return 1
+    if isinstance(current, str):
+        count = int(current.partition(".")[0]) + 1
+        return f"{count:032}.{random.random():016}"  # noqa: S311 - as LangGraph's own, to sort after it
+    return int(current) + 1

@@ -1,0 +1,11 @@
+"""The room for adapters: checkpoints that a framework places under its own ids, as storage/placed.py promises.
+
+A *placed* checkpoint has a namespace and an id, a state (what people see), control data (what only the framework
+needs), and records: what tasks have finished with beside it. `PlacedThreads` writes and reads them. What it has last
+read or written of a namespace it remembers, so that the next checkpoint costs what has changed.
+"""
+
+from clew.placed.threads import PlacedThreads
+from clew.placed.values import Found, New, Place, Trail, Write, meet
+
+__all__ = ["PlacedThreads", "Place", "Found", "New", "Write", "Trail", "meet"]

@@ -1,0 +1,214 @@
+"""Reading placed checkpoints: one, a page, or what was recorded on the way to one."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from clew.database import Database
+from clew.errors import Corrupt
+from clew.placed.values import (
+    Found,
+    Place,
+    Trail,
+    by_place,
+    control_crc,
+    metadata_of,
+    parents_of,
+    present,
+    read_write,
+    row_of,
+)
+from clew.reading import Base, reader
+from clew.state.codec import decode
+from clew.state.reader import Reader, root_keys
+from clew.state.seal import seal_of
+from clew.storage.changes import Record
+from clew.storage.placed import LAST, PlacedRow, PlacedView, place_of
+from clew.storage.port import Row, Snapshot
+
+_REMEMBERED = 64
+"""Namespaces whose last checkpoint is remembered."""
+_TRAIL = 100
+"""Ancestors read at once."""
+
+
+class PlacedReading:
+    """The reading half of `PlacedThreads`."""
+
+    def __init__(self, db: Database) -> None:
+        # This room stands beside database and writing, and shares their storage.
+        self._storage = db._storage
+        self._tenant = db.tenant_name
+        self._bases: OrderedDict[tuple[str, str], tuple[str, Base]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # -- reading
+
+    def get(self, place: Place) -> Found | None:
+        """A checkpoint, or the latest of its namespace, with its records. The next `put` on it compares with this."""
+        thread_id, ns, id_ = place
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            at = None if thread is None else PlacedView(snapshot).one(thread, ns, id_)
+            if thread is None or at is None:
+                return None
+            row = row_of(snapshot, thread, at)
+            reading = self._reader(snapshot, thread, thread_id, row, own=True)
+            parents = parents_of(snapshot, thread, ns, [row])
+            records = snapshot.records(thread, [place_of(ns, at.id)])
+        state, tree = reading.state_and_tree()
+        self._remember(thread_id, ns, at.id, Base(row.step, row.lane, tree, True, None))
+        return self._found(thread_id, at, row, parents, state, records)
+
+    def page(
+        self,
+        thread_id: str,
+        ns: str | None,
+        *,
+        id: str | None = None,  # noqa: A002 - the word of the glossary
+        before: str | None = None,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+        fits: Callable[[dict[str, Any]], bool] | None = None,
+    ) -> tuple[list[Found], tuple[str, str] | None]:
+        """A page of checkpoints, the greatest ids first, and what to give as `after` for the next one.
+
+        In all namespaces, if `ns` is None; with ids below `before`; with this `id` alone; whose metadata `fits`.
+        """
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            if thread is None:
+                return [], None
+            view = PlacedView(snapshot)
+            start = after or ((LAST, LAST) if before is None else (before, ""))
+            if id is not None:
+                # From just beyond the id: \0 is in none.
+                start = after or min(start, (id + "\1", ""))
+            page = view.page(thread, ns, start, limit)
+            more = (page[-1].id, page[-1].ns) if len(page) == limit else None
+            if id is not None:
+                more = more if page and page[-1].id >= id else None
+                page = [at for at in page if at.id == id]
+            rows = view.rows(thread, [at.step for at in page])
+            if fits is not None:
+                page = [at for at in page if fits(metadata_of(present(rows, at)))]
+            parents = {
+                of: parents_of(snapshot, thread, of, [rows[at.step] for at in page if at.ns == of])
+                for of in {at.ns for at in page}
+            }
+            records = by_place(snapshot.records(thread, [place_of(at.ns, at.id) for at in page]))
+            found = []
+            for at in page:
+                row = present(rows, at)
+                state = self._reader(snapshot, thread, thread_id, row, own=False).state()
+                kept = records.get(place_of(at.ns, at.id), [])
+                found.append(self._found(thread_id, at, row, parents[at.ns], state, kept))
+        return found, more
+
+    def _found(
+        self, thread_id: str, at: PlacedRow, row: Row, parents: dict[int, str], state: Any, records: list[Record]
+    ) -> Found:
+        seal = seal_of(self._tenant, thread_id)
+        if at.crc != control_crc(seal, at.ns, at.id, at.control):
+            raise Corrupt(
+                f"the control data of checkpoint {at.id!r} of thread {thread_id!r} does not match its checksum"
+            )
+        return Found(
+            thread_id,
+            at.ns,
+            at.id,
+            at.step,
+            None if row.parent is None else parents.get(row.parent),
+            state,
+            decode(at.control),
+            metadata_of(row),
+            [read_write(record, seal, thread_id) for record in records],
+        )
+
+    def _reader(self, snapshot: Snapshot, thread: int, thread_id: str, row: Row, *, own: bool) -> Reader:
+        return reader(snapshot, thread, row, seal_of(self._tenant, thread_id), own=own, open_blob=self._open_blob)
+
+    def _open_blob(self, digest: str) -> bytes:
+        with self._storage.snapshot() as snapshot:
+            data = snapshot.blob(digest)
+        if data is None:
+            raise Corrupt(f"the blob {digest[:12]}… is gone")
+        return data
+
+    def thread_ids(self) -> Iterator[str]:
+        """The ids of all threads, read in pages."""
+        after: tuple[str, ...] | None = None
+        while True:
+            with self._storage.snapshot() as snapshot:
+                page = snapshot.threads(order="id", after=after, limit=500)
+            yield from (listed.id for listed in page)
+            if len(page) < 500:
+                return
+            after = (page[-1].id,)
+
+    # -- following parents
+
+    def trail(self, place: Place, names: Sequence[str]) -> dict[str, Trail]:
+        """For each name: what was recorded under it on the way from a checkpoint's parent up to the nearest ancestor
+        whose state has that name, the oldest first, and the value there."""
+        trails = {name: Trail([], False, None) for name in names}
+        left = set(names)
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(place.thread_id)
+            at = None if thread is None else PlacedView(snapshot).one(thread, place.ns, place.id)
+            if thread is None or at is None or not left:
+                return trails
+            row = row_of(snapshot, thread, at)
+            step = row.parent
+            while step is not None and left:
+                rows = snapshot.history(thread, step, _TRAIL)
+                step = rows[-1].parent if len(rows) == _TRAIL else None
+                self._follow(snapshot, thread, place, rows, trails, left)
+        return {name: trail._replace(writes=trail.writes[::-1]) for name, trail in trails.items()}
+
+    def _follow(
+        self,
+        snapshot: Snapshot,
+        thread: int,
+        place: Place,
+        rows: Sequence[Row],
+        trails: dict[str, Trail],
+        left: set[str],
+    ) -> None:
+        """Go up some rows, the newest first."""
+        view = PlacedView(snapshot)
+        seal = seal_of(self._tenant, place.thread_id)
+        ids = view.ids(thread, place.ns, [row.step for row in rows])
+        places = {step: place_of(place.ns, id_) for step, id_ in ids.items()}
+        records = by_place(snapshot.records(thread, list(places.values())))
+        full = view.rows(thread, [row.step for row in rows])
+        for row in rows:
+            for record in reversed(records.get(places.get(row.step, ""), [])):
+                if record.name in left:
+                    trails[record.name].writes.append(read_write(record, seal, place.thread_id))
+            here = left.intersection(root_keys(full[row.step].manifest))
+            if not here and row.step in full:
+                continue
+            state = self._reader(snapshot, thread, place.thread_id, full[row.step], own=False).state()
+            for name in here:
+                trails[name] = trails[name]._replace(found=True, value=state[name])
+            left -= here
+            if not left:
+                return
+
+    # -- what is remembered
+
+    def _remember(self, thread_id: str, ns: str, id_: str, base: Base) -> None:
+        with self._lock:
+            self._bases[thread_id, ns] = (id_, base)
+            self._bases.move_to_end((thread_id, ns))
+            while len(self._bases) > _REMEMBERED:
+                self._bases.popitem(last=False)
+
+    def _forget(self, thread_id: str) -> None:
+        with self._lock:
+            for key in [key for key in self._bases if key[0] == thread_id]:
+                del self._bases[key]

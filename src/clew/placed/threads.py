@@ -1,0 +1,204 @@
+"""Writing, copying and removing placed checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from clew import references
+from clew.database import Database
+from clew.errors import ClewError, RefNotFound
+from clew.placed.reading import PlacedReading
+from clew.placed.values import New, Place, Write, control_crc, row_of
+from clew.reading import Base
+from clew.retention import ThreadRetention
+from clew.state.codec import decode, encode
+from clew.state.draft import Draft
+from clew.state.seal import record_crc, row_crc, seal_of
+from clew.storage.changes import Record, put_record, set_record
+from clew.storage.placed import Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
+from clew.writing import EMPTY_BASE, check_text, merged
+
+_ATTEMPTS = 10
+
+
+class PlacedThreads(PlacedReading):
+    """The placed checkpoints of one database. Safe to share between threads."""
+
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._placed = Placed(db._storage)
+
+    # -- writing
+
+    def put(self, place: Place, parent: str | None, new: New) -> str | None:
+        """Write a checkpoint on a parent; a parent that is not there makes a root. Placing an id again replaces it.
+
+        With `new.expected`, the id that the writer took for the latest: returns the id that is the latest instead, if
+        another one is; with `new.refuse` that is a `Conflict`, and nothing is written.
+        """
+        thread_id, ns, id_ = references.check_thread_id(place.thread_id), place.ns, check_id(place.id, "checkpoint id")
+        check_id(ns, "checkpoint namespace")
+        own = True
+        for attempt in range(_ATTEMPTS):
+            base = self._base(thread_id, ns, parent, own=own)
+            draft = Draft(base.tree)
+            try:
+                draft.put_state(new.state)
+                done = self._placed.place(self._placing(thread_id, ns, id_, base, draft, new))
+            except LaneMoved:
+                own = False
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            except RefNotFound:
+                own = True  # the parent went meanwhile: look again, and find none
+                if attempt == _ATTEMPTS - 1:
+                    raise
+            except BaseException:
+                if parent is not None and base is not EMPTY_BASE:
+                    self._remember(thread_id, ns, parent, base)
+                raise
+            else:
+                self._written(thread_id, ns, id_, draft, done)
+                return done.raced
+        raise AssertionError("unreachable")
+
+    def _placing(self, thread_id: str, ns: str, id_: str, base: Base, draft: Draft, new: New) -> Placing:
+        seal = seal_of(self._tenant, thread_id)
+        created = now()
+        metadata = encode(dict(new.metadata), path="metadata") if new.metadata else None
+        next_ = encode(list(new.next)) if new.next else None
+        control = encode(new.control, path="control")
+        manifest = draft.manifest()
+        label, run = check_text(new.label, "label"), new.run
+        return Placing(
+            thread_id,
+            ns,
+            id_,
+            base.step,
+            base.lane,
+            new.kind,
+            label,
+            run,
+            next_,
+            created,
+            metadata,
+            manifest,
+            row_crc(seal, id_, new.kind, label, run, next_, created, metadata, manifest),
+            draft.payload(seal),
+            tuple(draft.blobs.items()),
+            control,
+            control_crc(seal, ns, id_, control),
+            new.leans,
+            new.expected,
+            new.refuse,
+        )
+
+    def _written(self, thread_id: str, ns: str, id_: str, draft: Draft, done: Done) -> None:
+        at = done.committed
+        if at.replayed:
+            return
+        self._remember(thread_id, ns, id_, Base(at.step, at.lane, draft.accept(), True, None))
+        if at.unfolded >= self._storage.fold_after:
+            seal = seal_of(self._tenant, thread_id)
+            with suppress(ClewError):  # it is written: the next one folds
+                self._storage.fold(
+                    at.thread, at.lane, lambda payload, chunks: merged(list(payload), list(chunks), seal)
+                )
+
+    def write(self, place: Place, writes: Sequence[Write]) -> list[bool]:
+        """Write records beside a checkpoint, which may come later.
+
+        Returns for each whether what is stored now is what was given.
+        """
+        thread_id = references.check_thread_id(place.thread_id)
+        named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
+        seal = seal_of(self._tenant, thread_id)
+        changes = []
+        for write in writes:
+            value = encode(write.value, path=write.name)
+            for text, what in ((write.task, "task id"), (write.path, "task path"), (write.name, "channel")):
+                check_id(text, what)
+            crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
+            record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
+            changes.append(set_record(record) if write.idx < 0 else put_record(record))
+        return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
+
+    # -- what is remembered
+
+    def _base(self, thread_id: str, ns: str, parent: str | None, *, own: bool) -> Base:
+        """What the next checkpoint stands on. It is taken: whoever fails to write gives it back."""
+        if parent is None:
+            return EMPTY_BASE
+        with self._lock:
+            known = self._bases.pop((thread_id, ns), None)
+        if own and known is not None and known[0] == parent:
+            return known[1]
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            at = None if thread is None else PlacedView(snapshot).one(thread, ns, parent)
+            if thread is None or at is None:
+                return EMPTY_BASE
+            row = row_of(snapshot, thread, at)
+            reading = self._reader(snapshot, thread, thread_id, row, own=own)
+        _, tree = reading.state_and_tree()
+        return Base(row.step, row.lane if own else 0, tree, True, None)
+
+    # -- removing
+
+    def delete(self, thread_id: str) -> bool:
+        """Erase a thread; whether there was one."""
+        self._forget(thread_id)
+        return self._storage.delete_thread(thread_id)
+
+    def keep_latest(self, thread_id: str) -> int:
+        """Delete all placed checkpoints of a thread but the latest of each namespace, and what these cannot be read
+        without; returns how many went."""
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            if thread is None:
+                return 0
+            placed = PlacedView(snapshot).steps(thread)
+        latest: dict[str, PlacedStep] = {}
+        for at in placed:
+            if at.ns not in latest or at.id > latest[at.ns].id:
+                latest[at.ns] = at
+        return self._remove(thread_id, {at.step for at in placed} - {at.step for at in latest.values()})
+
+    def remove_runs(self, runs: Sequence[str]) -> int:
+        """Delete the placed checkpoints of these runs, but for those that others cannot be read without."""
+        gone = 0
+        for thread_id, steps in self._placed.of_runs(runs).items():
+            gone += self._remove(thread_id, steps)
+        return gone
+
+    def copy(self, source: str, target: str) -> int:
+        """Place all checkpoints of a thread in another one as well, with their records; returns how many."""
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(source)
+            placed = [] if thread is None else sorted(PlacedView(snapshot).steps(thread), key=lambda at: at.step)
+        copied = 0
+        for at in placed:
+            found = self.get(Place(source, at.ns, at.id))
+            if found is None:
+                continue  # deleted meanwhile
+            with self._storage.snapshot() as snapshot:
+                thread = snapshot.find_thread(source)
+                row = None if thread is None else snapshot.row(thread, found.step)
+            if row is None:
+                continue
+            next_ = () if row.next is None else tuple(decode(row.next))
+            new = New(
+                found.state, found.control, found.metadata, row.kind, row.label, row.run, next_, leans=bool(at.leans)
+            )
+            self.put(Place(target, at.ns, at.id), found.parent, new)
+            self.write(Place(target, at.ns, at.id), found.writes)
+            copied += 1
+        return copied
+
+    def _remove(self, thread_id: str, doomed: set[int]) -> int:
+        self._forget(thread_id)
+        retention = ThreadRetention(self._storage, self._tenant, thread_id)
+        doomed = retention.spare(doomed)
+        self._placed.leave(thread_id, doomed)
+        return retention.remove(doomed)

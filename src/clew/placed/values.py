@@ -1,0 +1,116 @@
+"""What placed checkpoints are made of, and small readings of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from clew.errors import Corrupt
+from clew.model import Kind
+from clew.state.codec import decode
+from clew.state.registry import registry
+from clew.state.seal import record_crc
+from clew.storage.changes import Record
+from clew.storage.placed import PlacedRow, PlacedView, place_of
+from clew.storage.port import Row, Snapshot
+
+
+class Place(NamedTuple):
+    """What names a placed checkpoint. An `id` of None means the latest of the namespace."""
+
+    thread_id: str
+    ns: str
+    id: str | None
+
+
+class Write(NamedTuple):
+    """A record, with its value. `idx` below 0 replaces what is there; from 0 on the first one stays."""
+
+    task: str
+    idx: int
+    path: str
+    name: str
+    value: Any
+
+
+class Found(NamedTuple):
+    """A placed checkpoint as read. `parent` is the id of the one it stands on, if that is there."""
+
+    thread_id: str
+    ns: str
+    id: str
+    step: int
+    parent: str | None
+    state: dict[str, Any]
+    control: dict[str, Any]
+    metadata: dict[str, Any]
+    writes: list[Write]
+
+
+class Trail(NamedTuple):
+    """What led to a value: records, and the value they began from, if one was `found`."""
+
+    writes: list[Write]
+    found: bool
+    value: Any
+
+
+class New(NamedTuple):
+    """What is to be placed. `leans`: it cannot be read without its parent's records. `expected`: see `put`."""
+
+    state: dict[str, Any]
+    control: dict[str, Any]
+    metadata: Mapping[str, Any]
+    kind: Kind = "step"
+    label: str | None = None
+    run: str | None = None
+    next: Sequence[str] = ()
+    leans: bool = False
+    expected: str | None = None
+    refuse: bool = False
+
+
+def meet(cls: type) -> bool:
+    """Let instances of a class be built from stored bytes, if the class says by itself how; whether it is known now."""
+    return registry.meet(cls) is not None
+
+
+def control_crc(seal: int, ns: str, id_: str, control: bytes) -> int:
+    return record_crc(seal, place_of(ns, id_), "", 0, "", "control", control)
+
+
+def row_of(snapshot: Snapshot, thread: int, at: PlacedRow) -> Row:
+    row = snapshot.row(thread, at.step)
+    if row is None:
+        raise Corrupt(f"checkpoint {at.id!r} should be step {at.step}, which is missing")
+    return row
+
+
+def present(rows: dict[int, Row], at: PlacedRow) -> Row:
+    row = rows.get(at.step)
+    if row is None:
+        raise Corrupt(f"checkpoint {at.id!r} should be step {at.step}, which is missing")
+    return row
+
+
+def parents_of(snapshot: Snapshot, thread: int, ns: str, rows: Sequence[Row]) -> dict[int, str]:
+    return PlacedView(snapshot).ids(thread, ns, sorted({row.parent for row in rows if row.parent is not None}))
+
+
+def metadata_of(row: Row) -> dict[str, Any]:
+    metadata: dict[str, Any] = {} if row.metadata is None else decode(row.metadata)
+    return metadata
+
+
+def by_place(records: Sequence[Record]) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.place, []).append(record)
+    return found
+
+
+def read_write(record: Record, seal: int, thread_id: str) -> Write:
+    place, task, idx, path, name, value, _, crc = record
+    if crc != record_crc(seal, place, task, idx, path, name, value):
+        raise Corrupt(f"a record of task {task!r} of thread {thread_id!r} does not match its checksum")
+    return Write(task, idx, path, name, decode(value))

@@ -1,0 +1,106 @@
+-- Placed checkpoints: storage/placed.py says what they are.
+
+-- part: placed_columns
+p.ns, p.id, p.step, p.leans, p.control, p.crc
+
+-- name: placed
+SELECT {placed_columns} FROM placed p WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.id = :id
+
+-- name: placed_latest
+SELECT {placed_columns} FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
+
+-- name: latest_id
+SELECT p.id, p.step FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
+
+-- name: placed_page
+-- All namespaces together, the greatest id first.
+SELECT {placed_columns} FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND (p.id, p.ns) < (:before, :before_ns)
+ORDER BY p.id DESC, p.ns DESC LIMIT :limit
+
+-- name: placed_page_of
+SELECT {placed_columns} FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.id < :before ORDER BY p.id DESC LIMIT :limit
+
+-- name: placed_steps
+SELECT p.ns, p.id, p.step, p.leans FROM placed p WHERE p.tenant = :tenant AND p.thread = :thread
+
+-- name: placed_of_runs
+SELECT t.id, p.step FROM checkpoint c
+JOIN thread t ON t.tenant = c.tenant AND t.thread = c.key >> 32
+JOIN placed p ON p.tenant = c.tenant AND p.thread = t.thread AND p.step = c.key & 4294967295
+WHERE c.tenant = :tenant AND c.run IN ({each_text:runs})
+
+-- name: placed_at
+SELECT p.ns, p.id, p.step FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({each:steps})
+
+-- name: rows_at
+SELECT {columns}, c.manifest, c.crc FROM checkpoint c
+WHERE c.tenant = :tenant AND c.key IN (SELECT :low + s.item FROM ({each:steps}) AS s)
+
+-- name: place_thread (sqlite)
+SELECT t.thread, {last_step}, t.lane, t.updated, (SELECT max(updated) FROM thread WHERE tenant = :tenant)
+FROM thread t WHERE t.tenant = :tenant AND t.id = :thread_id
+
+-- name: place_thread (postgres)
+SELECT t.thread, t.step, t.lane, 0, 1 FROM thread t WHERE t.tenant = :tenant AND t.id = :thread_id
+
+-- name: count_thread
+UPDATE thread SET step = :step, lane = :lane, updated = :updated WHERE tenant = :tenant AND thread = :thread
+
+-- name: grow_lane
+UPDATE lane SET tip = :step, unfolded = unfolded + :more
+WHERE tenant = :tenant AND thread = :thread AND lane = :lane AND tip = :base RETURNING unfolded
+
+-- name: open_lane
+INSERT INTO lane (tenant, thread, lane, tip, unfolded) VALUES (:tenant, :thread, :lane, :step, :more)
+
+-- name: folded_lane
+UPDATE lane SET unfolded = 0 WHERE tenant = :tenant AND thread = :thread AND lane = :lane
+
+-- name: place_checkpoint
+INSERT INTO checkpoint
+    (key, tenant, id, parent, lane, kind, label, run, next, created, metadata, crc, manifest)
+VALUES (:key, :tenant, :id, :parent, :lane, :kind, :label, :run, :next, :created, :metadata, :crc, :manifest)
+
+-- name: place_payload
+INSERT INTO payload (key, tenant, lane, data) VALUES (:key, :tenant, :lane, :data)
+
+-- name: place
+INSERT INTO placed (tenant, thread, ns, id, step, leans, crc, control)
+VALUES (:tenant, :thread, :ns, :id, :step, :leans, :crc, :control)
+ON CONFLICT ({placed_key}) DO UPDATE
+SET step = excluded.step, leans = excluded.leans, crc = excluded.crc, control = excluded.control
+
+-- name: row_crc
+SELECT c.crc, c.lane FROM checkpoint c WHERE c.tenant = :tenant AND c.key = :key
+
+-- name: unplace_checkpoint
+DELETE FROM checkpoint WHERE tenant = :tenant AND key = :key
+
+-- name: adopt_children
+UPDATE checkpoint SET parent = :step
+WHERE tenant = :tenant AND key > :low AND key <= :high AND parent = :old
+
+-- name: move_refs
+UPDATE ref SET step = :step, lane = 0, unfolded = 0 WHERE tenant = :tenant AND thread = :thread AND step = :old
+
+-- name: forget_tip
+DELETE FROM ref WHERE tenant = :tenant AND thread = :thread AND kind = 'auto' AND step = :step
+
+-- name: forget_placed
+DELETE FROM placed WHERE tenant = :tenant AND thread = :thread AND step IN ({each:steps})
+
+-- name: forget_placed_records
+DELETE FROM record WHERE tenant = :tenant AND thread = :thread AND place IN (
+    SELECT length(p.ns) || ':' || p.ns || p.id FROM placed p
+    WHERE p.tenant = :tenant AND p.thread = :thread AND p.step IN ({each:steps}))
+
+-- name: delete_thread_placed
+DELETE FROM placed WHERE tenant = :tenant AND thread = :thread
+
+-- name: delete_thread_lanes
+DELETE FROM lane WHERE tenant = :tenant AND thread = :thread
