@@ -3,9 +3,17 @@
 ClewError
 ├── NotFound            look for another name
 │   ├── ThreadNotFound
-│   └── RefNotFound         the reference names nothing; `.candidates` are near
+│   ├── RefNotFound         the reference names nothing; `.candidates` are near
+│   └── RequestNotFound
 ├── Conflict            read again, decide again      (`.base`, `.head`)
-│   └── NameTaken           a branch or tag of that name exists
+│   ├── NameTaken           a branch or tag of that name exists
+│   ├── RunExists           this key has a run already (`.run`)
+│   ├── EffectConflict      this key stands for another call
+│   └── RequestClosed       it takes no answer
+│       ├── RequestAnswered     somebody was faster, or you have answered already
+│       ├── RequestExpired
+│       ├── RequestWithdrawn
+│       └── RequestChanged      it asks something else than what was answered
 ├── Busy                wait, or come back later      (`.owner`)
 │   └── Fenced              stop: another owner has taken over
 ├── BadInput            mend the call
@@ -77,6 +85,11 @@ class RefNotFound(NotFound):
         self.candidates = candidates
 
 
+class RequestNotFound(NotFound):
+    code = "request_not_found"
+    default_hint = "`clew inbox` lists the open requests of this database"
+
+
 class Conflict(ClewError):
     """The head has moved since the base was read. `.base` and `.head` are checkpoints (or None)."""
 
@@ -93,6 +106,55 @@ class Conflict(ClewError):
 class NameTaken(Conflict):
     code = "name_taken"
     default_hint = "choose another name, or delete the one that exists"
+
+
+class RunExists(Conflict):
+    """A run was begun with this key before. `.run` is its id."""
+
+    code = "run_exists"
+    default_hint = "resume that run, or give a key of its own to this one"
+
+    def __init__(self, message: str, *, run: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.run = run
+
+
+class EffectConflict(Conflict):
+    """The key of an effect is known on this thread, with another function or other arguments; nothing was called."""
+
+    code = "effect_conflict"
+    default_hint = "a key stands for one call: make the arguments that tell two calls apart a part of it"
+
+
+class RequestClosed(Conflict):
+    """The request takes no answer any more; what was given now is not recorded."""
+
+    code = "request_closed"
+    default_hint = "look at it again: `db.request(id)`, or `clew inbox`"
+
+
+class RequestAnswered(RequestClosed):
+    """It has been answered, or this person has answered it before."""
+
+    code = "request_answered"
+
+
+class RequestExpired(RequestClosed):
+    """Its time has run out."""
+
+    code = "request_expired"
+
+
+class RequestWithdrawn(RequestClosed):
+    """Who asked does not need the answer any more."""
+
+    code = "request_withdrawn"
+
+
+class RequestChanged(RequestClosed):
+    """What is asked is not what this answer was given to."""
+
+    code = "request_changed"
 
 
 class Busy(ClewError):
