@@ -4,6 +4,7 @@ ClewError
 ├── NotFound            look for another name
 │   ├── ThreadNotFound
 │   ├── RefNotFound         the reference names nothing; `.candidates` are near
+│   ├── RunNotFound
 │   └── RequestNotFound
 ├── Conflict            read again, decide again      (`.base`, `.head`)
 │   ├── NameTaken           a branch or tag of that name exists
@@ -83,6 +84,10 @@ class RefNotFound(NotFound):
             hint = "did you mean " + " or ".join(repr(name) for name in candidates) + "?"
         super().__init__(message, hint=hint)
         self.candidates = candidates
+
+
+class RunNotFound(NotFound):
+    code = "run_not_found"
 
 
 class RequestNotFound(NotFound):

@@ -122,7 +122,10 @@ class Page(Sequence[T], Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What is stored, for one tenant; `file_bytes` and `free_bytes` are the whole database's."""
+    """What is stored, for one tenant; `file_bytes` and `free_bytes` are the whole database's.
+
+    `ledger_bytes` are those of runs, effects, requests, answers and signals.
+    """
 
     threads: int
     checkpoints: int
@@ -132,6 +135,10 @@ class Usage:
     blob_bytes: int
     items: int
     item_bytes: int
+    runs: int
+    effects: int
+    requests: int
+    ledger_bytes: int
     file_bytes: int
     free_bytes: int
 

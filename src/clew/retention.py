@@ -1,6 +1,7 @@
 """Retention: which checkpoints go, and how the space that only they needed comes back.
 
-1. Heads, branches, tags and whatever holds a live lease stay. What a kept checkpoint sees stays.
+1. Heads, branches, tags and whatever holds a live lease stay, and what open requests and unfinished runs stand on.
+   What a kept checkpoint sees stays.
 2. Checkpoints go first, in small transactions; their children are linked to the nearest kept ancestor.
 3. Payload goes after that: what no checkpoint of the thread refers to is cut out of its rows. New commits cannot be
 hurt:
@@ -135,6 +136,7 @@ class ThreadRetention:
         refs = [ref for ref in snapshot.refs(thread) if ref.step is not None]
         heads = [ref.step for ref in refs if ref.kind == "branch" and ref.step is not None]
         named = {ref.step for ref in refs if ref.kind in ("branch", "tag") and ref.step is not None}
+        named |= snapshot.held(thread)
         placed = PlacedView(snapshot).steps(thread)
         # What a namespace has come to is a head, as what a branch points at is.
         latest: dict[str, PlacedStep] = {}

@@ -309,6 +309,7 @@ class TestUsage:
         found = run_json("usage")
         assert list(found) == [
             "threads", "checkpoints", "checkpoint_bytes", "payload_bytes", "blobs", "blob_bytes", "items", "item_bytes",
+            "runs", "effects", "requests", "ledger_bytes",
             "file_bytes", "free_bytes", "bytes_per_checkpoint",
         ]  # fmt: skip
         assert found["threads"] == 2

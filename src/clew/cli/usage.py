@@ -28,6 +28,7 @@ def usage() -> None:
         ["payload", size(found.payload_bytes), ""],
         ["blobs", size(found.blob_bytes), counted(found.blobs, "blob")],
         ["items", size(found.item_bytes), counted(found.items, "item")],
+        ["runs", size(found.ledger_bytes), _ledger(found)],
     ]
     if per_checkpoint is not None:
         rows.append(["a checkpoint", size(per_checkpoint), "on average, with its payload"])
@@ -35,6 +36,11 @@ def usage() -> None:
     out = console()
     for line in table([[Text(str(row[0]), "dim"), *row[1:]] for row in rows], right=frozenset({1})):
         out.print(line)
+
+
+def _ledger(found: clew.Usage) -> str:
+    parts = [(found.runs, "run"), (found.effects, "effect"), (found.requests, "request")]
+    return ", ".join(counted(number, what) for number, what in parts)
 
 
 def _stored(found: clew.Usage) -> int:

@@ -3,9 +3,9 @@
 Promises, which the contract tests hold against each backend (docs/design/runtime.md tells why):
 
 1. A run that holds a branch (`HOLDING`) is the only one that does, by a unique index. One key is one run.
-2. Changes are written together, or not at all: with the checkpoint that they ride on, or in a transaction of their own.
+2. Entries are written together, or not at all: with the checkpoint that they ride on, or in a transaction of their own.
    A commit that was a lost reply (`replayed`) has written them before, and writes none again.
-3. With a lease, changes are fenced in the transaction that writes them.
+3. With a lease, whatever is written is fenced in the transaction that writes it.
 4. A claim is durable before it is told. Of two claims of a key one is `mine`; the other sees its row.
 5. A claim that nobody alive stands behind is `unknown` to whoever looks next. It is claimed again only by name of its
    token (`again`). A result is recorded by the token of its claim, however late.
@@ -24,9 +24,10 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from clew.storage.port import Lease
+if TYPE_CHECKING:
+    from clew.storage.port import Lease, Storage
 
 RunStatus = Literal["queued", "running", "waiting", "sleeping", "paused", "done", "failed", "cancelled", "dead"]
 HOLDING: tuple[RunStatus, ...] = ("running", "waiting", "sleeping", "paused")
@@ -197,7 +198,7 @@ class AnswerRow(NamedTuple):
     created: int
 
 
-# -- changes: what rides on a commit, or is applied alone
+# -- entries: what rides on a commit, or is written alone
 
 
 class Start(NamedTuple):
@@ -248,12 +249,13 @@ class Withdraw(NamedTuple):
 class Complete(NamedTuple):
     """What became of a claim, by its token. The first fact stays: done is not undone, but for being compensated."""
 
+    key: str
     token: str
     state: EffectState
     value: bytes | None = None
 
 
-Change = Start | Move | Want | Ask | Withdraw | Complete
+Entry = Start | Move | Want | Ask | Withdraw | Complete
 
 
 # -- waits
@@ -289,8 +291,8 @@ class Notice(NamedTuple):
 class Ledger(Protocol):
     """The ledger of one tenant. `after` is what the last row of a page says; None begins."""
 
-    def apply(self, thread_id: str, changes: Sequence[Change], *, lease: Lease | None = None) -> None:
-        """Write changes in a transaction of their own."""
+    def apply(self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None) -> None:
+        """Write entries in a transaction of their own. A thread that is new is made for a run that starts."""
         ...
 
     # Runs.
@@ -405,3 +407,12 @@ class Ledger(Protocol):
     def not_told(self, notice: Notice, *, delay: int) -> None:
         """It was not; it is due again after a while."""
         ...
+
+
+def ledger_of(storage: Storage) -> Ledger:
+    """The ledger beside a tenant's threads."""
+    from clew.storage.ledger_relational import RelationalLedger
+    from clew.storage.relational import Relational
+
+    assert isinstance(storage, Relational)  # noqa: S101 - every backend is
+    return RelationalLedger(storage)

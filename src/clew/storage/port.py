@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from clew.model import Durability, Kind, Usage
 from clew.storage.changes import Change, Record
+from clew.storage.ledger import Entry
 
 STEP_BITS = 32
 """Row keys are `thread << STEP_BITS | step`: clustered by thread, then by step, on both backends."""
@@ -89,7 +90,7 @@ class Commit(NamedTuple):
     key: str | None
     epoch: int | None
     release: bool
-    changes: Sequence[Change] = ()
+    changes: Sequence[Change | Entry] = ()
 
 
 class Committed(NamedTuple):
@@ -183,6 +184,10 @@ class Snapshot(Protocol):
         ...
 
     def refs(self, thread: int) -> list[Ref]: ...
+    def held(self, thread: int) -> set[int]:
+        """The steps that open requests and unfinished runs stand on."""
+        ...
+
     def payload(self, thread: int, wants: Sequence[Want], upto: int) -> list[Piece]:
         """Every stored run that may hold one of the wanted stretches, as written by steps up to `upto`."""
         ...
@@ -214,7 +219,7 @@ class Storage(Protocol):
     def snapshot(self) -> AbstractContextManager[Snapshot]: ...
     def commit(self, commit: Commit) -> Committed: ...
     def apply(
-        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+        self, thread_id: str, changes: Sequence[Change | Entry], *, branch: str = "main", epoch: int | None = None
     ) -> list[Any]:
         """Write changes without a checkpoint, in one transaction, under a lease if one is named; returns the answer of
         each (None: it gives none).
@@ -245,7 +250,8 @@ class Storage(Protocol):
         ...
 
     def forget(self, thread_id: str, doomed: Iterable[int], relink: dict[int, tuple[int | None, int]]) -> int:
-        """Delete checkpoints that no branch or tag names (checked here again); returns how many went.
+        """Delete checkpoints that no branch or tag names, and nothing of the ledger stands on (checked here again);
+        returns how many went.
 
         `relink` gives kept children of a deleted checkpoint their new parent.
         """

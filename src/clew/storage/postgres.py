@@ -25,10 +25,12 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
-from clew.errors import BadInput, Closed, Corrupt, StorageError
+from clew.errors import BadInput, Closed, StorageError
 from clew.model import KINDS, Durability
 from clew.storage.changes import Change, postgres_call
 from clew.storage.holding import Holding
+from clew.storage.ledger import Entry
+from clew.storage.ledger_entries import write_entries
 from clew.storage.ownership import EXPIRY, Identity
 from clew.storage.port import Commit, Committed, Lease
 from clew.storage.refusals import busy, fenced
@@ -42,10 +44,9 @@ except ImportError as error:
     raise StorageError("PostgreSQL needs the package psycopg", hint='pip install "clew[postgres]"') from error
 
 from clew.storage import postgres_schema
+from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def _shaped() -> dict[str, bytes]:
@@ -64,7 +65,7 @@ _COMMIT_AND = (
     b"SELECT c.thread, c.step, c.lane, c.unfolded{changes} FROM clew.commit(" + b", ".join([b"%s"] * 23) + b") AS c"
 )
 _COMMIT = _COMMIT_AND.replace(b"{changes}", b"")
-_APPLY = b"SELECT c.thread{changes} FROM clew.enter_thread(" + b", ".join([b"%s"] * 7) + b") AS c"
+_APPLY = b"SELECT c.thread, c.step{changes} FROM clew.enter_thread(" + b", ".join([b"%s"] * 7) + b") AS c"
 _COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
 _COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
 """Queries that decide which blobs are unused: nobody may begin to use one meanwhile (see clew.keep_blobs)."""
@@ -218,23 +219,22 @@ class PostgresEngine(Holding):
             _used_now(lent)
             pool.putconn(lent)
 
-    def call(self, statement: bytes, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Run one statement that is safe to repeat in autocommit; its first row. Repeats it when the reply is lost."""
+    def call(self, statement: bytes, values: tuple[Any, ...], then: Then | None = None) -> tuple[Any, ...]:
+        """Run one statement that is safe to repeat, in autocommit or with `then` behind it; its first row.
+
+        Repeats it when the reply is lost.
+        """
         asked = 0
         deadline = time.monotonic() + self._patience
         while True:
             asked += 1
             try:
                 with self.connection() as connection:
-                    row = connection.cursor(binary=True).execute(statement, values).fetchone()
+                    return first_row(connection, statement, values, _LIMITS.encode(), then)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not (is_lost(error) or is_passing(error)) or asked >= ATTEMPTS or time.monotonic() > deadline:
                     raise
                 self.mend(asked)
-            else:
-                if row is None:
-                    raise Corrupt("PostgreSQL answered without a row")
-                return row
 
     def mend(self, attempt: int) -> None:
         """After a lost connection: wait a little, and let the pool look through the others."""
@@ -356,12 +356,15 @@ class PostgresStorage(Relational):
         dead: int | None = None
         statement: bytes = _COMMIT
         values: list[Any] = []
+        then: Then | None = None
         if commit.changes:
-            statement, values = postgres_call(_COMMIT_AND, self._tenant, commit.changes)
+            calls, entries = split(commit.changes)
+            statement, values = postgres_call(_COMMIT_AND, self._tenant, calls)
+            then = self._writer(commit.thread_id, entries, commit.epoch)
         while True:
             try:
                 # The changes stand first in the statement, the arguments of clew.commit behind them.
-                found = self._engine.call(statement, (*values, *self._arguments(commit, dead)))
+                found = self._engine.call(statement, (*values, *self._arguments(commit, dead)), then)
             except psycopg.Error as error:
                 code = error.sqlstate or ""
                 if code == "KL001":
@@ -393,21 +396,34 @@ class PostgresStorage(Relational):
         )  # fmt: skip
 
     def apply(
-        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+        self, thread_id: str, changes: Sequence[Change | Entry], *, branch: str = "main", epoch: int | None = None
     ) -> list[Any]:
-        statement, values = postgres_call(_APPLY, self._tenant, changes)
+        calls, entries = split(changes)
+        statement, values = postgres_call(_APPLY, self._tenant, calls)
+        then = self._writer(thread_id, entries, epoch)
         mine = None if epoch is None else self._my_owner()
         strict = self.durability == "strict"
         try:
             now = time.time_ns() // 1000
             asked = (*values, self._tenant, strict, thread_id, now, branch, epoch, mine)
-            return list(self._engine.call(statement, asked)[1:])
+            return in_order(changes, self._engine.call(statement, asked, then)[2:])
         except psycopg.Error as error:
             if error.sqlstate == "KL004":
                 raise fenced(branch, thread_id) from None
             raise clew_error(error) from error
         except (psycopg_pool.PoolTimeout, UnicodeError) as error:
             raise clew_error(error) from error
+
+    def _writer(self, thread_id: str, entries: Sequence[Entry], epoch: int | None) -> Then | None:
+        """Writes entries behind the statement that has locked the thread, whose row begins with (thread, step)."""
+        if not entries:
+            return None
+
+        def then(connection: Connection, row: Row) -> None:
+            thread, step = row[:2]
+            write_entries(self._run(connection), self._tenant, thread, thread_id, entries, step=step, epoch=epoch)
+
+        return then
 
     def _dead_owner(self, commit: Commit) -> int | None:
         """The owner of the branch, if it has one and that is dead before its time; `Busy` if it lives."""

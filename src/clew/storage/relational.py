@@ -32,6 +32,15 @@ SEALED = 24 * 1024
 _LAST_STAMP = 1 << 62
 NO_BYTES = blake2b(b"", digest_size=32).hexdigest()
 """The one blob whose data is empty. Another row with empty data says that the blob is kept outside (blobs.py)."""
+_DELETE_LEDGER = (
+    "delete_thread_answers",
+    "delete_thread_notices",
+    "delete_thread_requests",
+    "delete_thread_signals",
+    "delete_thread_waits",
+    "delete_thread_effects",
+    "delete_thread_runs",
+)
 
 
 class Run(Protocol):
@@ -130,6 +139,9 @@ class RelationalSnapshot:
     def records(self, thread: int, places: Sequence[str]) -> list[Record]:
         return [Record._make(row) for row in self._run("records", thread=thread, places=list(places))]
 
+    def held(self, thread: int) -> set[int]:
+        return {step for (step,) in self._run("held", thread=thread, stamp=time.time_ns() // 1000)}
+
     def blob(self, digest: str) -> bytes | None:
         data = self.blob_row(digest)
         if data == b"" and digest != NO_BYTES:
@@ -171,6 +183,7 @@ class RelationalSnapshot:
 
     def usage(self) -> Usage:
         threads, checkpoints, rows, payload, chunks, blobs, blob_bytes, items, item_bytes = self._run("usage")[0]
+        runs, effects, requests, ledger_bytes = self._run("ledger_usage")[0]
         file_bytes, free_bytes = self._storage._space(self._run)
         return Usage(
             threads=threads,
@@ -181,6 +194,10 @@ class RelationalSnapshot:
             blob_bytes=int(blob_bytes),
             items=items,
             item_bytes=int(item_bytes),
+            runs=runs,
+            effects=effects,
+            requests=requests,
+            ledger_bytes=int(ledger_bytes),
             file_bytes=file_bytes,
             free_bytes=free_bytes,
         )
@@ -395,6 +412,8 @@ class Relational(ABC):
                 if live:
                     raise busy(name, thread_id, live)
             low = thread << STEP_BITS
+            for query in _DELETE_LEDGER:
+                run(query, thread=thread)
             run("delete_thread_blobs", thread=thread)
             run("delete_thread_blob_uses", thread=thread)
             run("delete_thread_chunks", thread=thread)
@@ -444,7 +463,8 @@ class Relational(ABC):
             thread = found[0][0]
             low = thread << STEP_BITS
             self._keep_last_step(run, thread)
-            gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps)]
+            stamp = time.time_ns() // 1000
+            gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps, stamp=stamp)]
             if gone:
                 run("forget_auto_refs", thread=thread, steps=gone)
                 for rows in ("records", "placed_records", "placed"):

@@ -13,6 +13,8 @@ import apsw
 from clew.errors import Corrupt, NameTaken
 from clew.model import KINDS
 from clew.storage.changes import Change
+from clew.storage.ledger import Entry
+from clew.storage.ledger_entries import Writer
 from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
 from clew.storage.refusals import busy, conflict, fenced, no_ref, no_step, no_thread
@@ -28,7 +30,7 @@ Execute = Callable[..., Any]
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _QUERIES = queries("sqlite")
 _TIMED = frozenset(name for name, text in _QUERIES.items() if ":now" in text)
-_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs", "places", "runs"))
+_LISTS = frozenset(("steps", "keys", "lanes", "digests", "blobs", "places", "runs", "numbers"))
 
 # The statements of a commit, with positional parameters: this is the path that every save takes.
 # Two lookups, because one join of both tables was measured to take five times as long as the two.
@@ -187,7 +189,7 @@ class SqliteStorage(Relational):
         if blobs:
             self._use_blobs(self._run(execute), thread, blobs)
         if others:
-            self._change(thread, step, others)
+            self._change(thread, thread_id, step, epoch, others)
         return Committed(thread, step, lane, unfolded, False)
 
     def _start_thread(self, commit: Commit) -> tuple[Any, ...]:
@@ -235,13 +237,23 @@ class SqliteStorage(Relational):
         else:
             run("clear_ref", thread=thread, name=commit.branch)
 
-    def _change(self, thread: int, step: int | None, changes: Sequence[Change]) -> None:
+    def _change(
+        self, thread: int, thread_id: str, step: int | None, epoch: int | None, changes: Sequence[Change | Entry]
+    ) -> list[Any]:
         run = self._run(self._engine.execute)
+        writer = Writer(run, self._tenant, thread, thread_id, step, epoch)
+        answers: list[Any] = []
         for change in changes:
-            run(change.name, thread=thread, step=step, **change.values)
+            if isinstance(change, Change):
+                found = run(change.name, thread=thread, step=step, **change.values)
+                answers.append(found[0][0] if found else None)
+            else:
+                writer.write(change)
+                answers.append(None)
+        return answers
 
     def apply(
-        self, thread_id: str, changes: Sequence[Change], *, branch: str = "main", epoch: int | None = None
+        self, thread_id: str, changes: Sequence[Change | Entry], *, branch: str = "main", epoch: int | None = None
     ) -> list[Any]:
         with self._writing(thread_id) as run:
             found = run("thread", thread_id=thread_id)
@@ -253,8 +265,7 @@ class SqliteStorage(Relational):
                 ref = run("ref", thread=thread, name=branch)
                 if not ref or ref[0][3] != epoch or ref[0][4] is None or ref[0][4] != self._my_owner():
                     raise fenced(branch, thread_id, self._live(ref[0][4:], None) if ref else None)
-            answers = [run(change.name, thread=thread, step=None, **change.values) for change in changes]
-        return [answer[0][0] if answer else None for answer in answers]
+            return self._change(thread, thread_id, None, epoch, changes)
 
     def shrink(self, limit: int) -> int:
         engine = self._engine

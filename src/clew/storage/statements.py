@@ -57,9 +57,8 @@ _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 def queries(dialect: Dialect) -> dict[str, str]:
     """Every query by its name, ready for the dialect's driver."""
     sql = files("clew.storage") / "sql"
-    text = "\n".join(
-        (sql / name).read_text("utf-8") for name in ("queries.sql", "items.sql", "records.sql", "placed.sql")
-    )
+    names = ("queries.sql", "items.sql", "records.sql", "placed.sql", "ledger.sql")
+    text = "\n".join((sql / name).read_text("utf-8") for name in names)
     headings = list(_HEADING.finditer(text))
     parts = dict(_WORDS[dialect])
     named: dict[str, str] = {}

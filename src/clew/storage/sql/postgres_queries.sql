@@ -51,6 +51,9 @@ coalesce(
     (SELECT max(k.key) FROM checkpoint k
      WHERE k.tenant = %(tenant)s AND k.key > p.thread << 32 AND k.key < (p.thread + 1) << 32))
 
+-- part: stamp
+(extract(epoch FROM statement_timestamp()) * 1000000)::bigint
+
 -- part: listed
 SELECT t.thread, t.id, t.created, t.updated, t.step,
     (SELECT count(*) FROM ref r WHERE r.tenant = %(tenant)s AND r.thread = t.thread AND r.kind = 'branch'),
@@ -74,7 +77,14 @@ DELETE FROM checkpoint
 WHERE tenant = %(tenant)s
   AND key = ANY (ARRAY(SELECT %(low)s::bigint + s.step FROM unnest(%(steps)s::bigint[]) AS s (step)
                        WHERE NOT EXISTS (SELECT FROM ref r WHERE r.tenant = %(tenant)s AND r.thread = %(thread)s
-                                           AND r.kind <> 'auto' AND r.step = s.step)))
+                                           AND r.kind <> 'auto' AND r.step = s.step)
+                         AND NOT EXISTS (SELECT FROM request q
+                                         WHERE q.tenant = %(tenant)s AND q.thread = %(thread)s AND q.status = 'open'
+                                           AND q.step = s.step AND (q.expires IS NULL OR q.expires > {stamp}))
+                         AND NOT EXISTS (SELECT FROM run r
+                                         WHERE r.tenant = %(tenant)s AND r.thread = %(thread)s
+                                           AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
+                                           AND s.step IN (r.step, r.input_step, r.parent_step))))
 RETURNING key & 4294967295
 
 -- name: space

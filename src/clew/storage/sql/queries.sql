@@ -235,10 +235,25 @@ SELECT data FROM payload WHERE tenant = :tenant AND key = :key AND key > :low AN
 -- name: chunk_data
 SELECT data FROM chunk WHERE tenant = :tenant AND key = :key AND thread = :thread
 
+-- part: held
+-- The steps that open requests and unfinished runs stand on.
+SELECT q.step AS step FROM request q
+WHERE q.tenant = :tenant AND q.thread = :thread AND q.status = 'open' AND (q.expires IS NULL OR q.expires > {stamp})
+UNION ALL SELECT r.step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
+  AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
+UNION ALL SELECT r.input_step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
+  AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
+UNION ALL SELECT r.parent_step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
+  AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
+
+-- name: held
+SELECT DISTINCT h.step FROM ({held}) AS h WHERE h.step IS NOT NULL
+
 -- name: forget
 DELETE FROM checkpoint WHERE tenant = :tenant AND key IN (SELECT :low + s.item FROM ({each:steps}) AS s)
   AND key NOT IN (SELECT :low + r.step FROM ref r WHERE r.tenant = :tenant AND r.thread = :thread
                   AND r.kind <> 'auto' AND r.step IS NOT NULL)
+  AND key NOT IN (SELECT :low + h.step FROM ({held}) AS h WHERE h.step IS NOT NULL)
 RETURNING key & 4294967295
 
 -- name: forget_auto_refs

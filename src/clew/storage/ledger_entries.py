@@ -1,0 +1,231 @@
+"""Writing entries of the ledger within a transaction that has locked their thread: a commit's, or one of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from clew.errors import Busy, Conflict, RunExists, RunNotFound
+from clew.storage.ledger import (
+    ENDED,
+    HOLDING,
+    Ask,
+    Complete,
+    EffectState,
+    Entry,
+    Move,
+    NewRequest,
+    NewRun,
+    RequestRow,
+    Start,
+    Want,
+    Withdraw,
+)
+from clew.storage.ledger_rows import Seal, effect_place, request_place, run_place, stamped
+
+if TYPE_CHECKING:
+    from clew.storage.relational import Run
+
+_BEFORE: dict[EffectState, tuple[EffectState, ...]] = {
+    "done": ("claimed", "unknown", "failed"),
+    "failed": ("claimed", "unknown"),
+    "unknown": ("claimed",),
+    "compensated": ("done",),
+}
+"""What a claim may have been before it became this. A fact is not undone, but a late one is believed."""
+
+
+def write_entries(
+    run: Run,
+    tenant: int,
+    thread: int,
+    thread_id: str,
+    entries: Sequence[Entry],
+    *,
+    step: int | None = None,
+    epoch: int | None = None,
+) -> None:
+    """Write all of them. `step` is that of the checkpoint they ride on, `epoch` that of the lease they are under."""
+    writer = Writer(run, tenant, thread, thread_id, step, epoch)
+    for entry in entries:
+        writer.write(entry)
+
+
+class Writer:
+    """Writes the entries of one thread."""
+
+    def __init__(
+        self, run: Run, tenant: int, thread: int, thread_id: str, step: int | None = None, epoch: int | None = None
+    ) -> None:
+        self._query = stamped(run)
+        self._seal = Seal(tenant)
+        self._thread = thread
+        self._id = thread_id
+        self._step = step
+        self._epoch = epoch
+
+    def write(self, entry: Entry) -> None:
+        match entry:
+            case Start(run):
+                self._start(run)
+            case Move():
+                self._move(entry)
+            case Want(run, wanted):
+                if not self._query("want_of_run", thread=self._thread, id=run, wanted=wanted):
+                    raise self._not_as_wanted(run)
+            case Ask(request):
+                self.ask(request)
+            case Withdraw(numbers, of_run, activation):
+                self._withdraw(numbers, of_run, activation)
+            case Complete():
+                self.complete(entry)
+
+    # -- runs
+
+    def _start(self, new: NewRun) -> None:
+        if new.key is not None:
+            known = self._query("run_with_key", thread_id=self._id, agent=new.agent, key=new.key)
+            if known and known[0][0] != new.id:
+                raise RunExists(
+                    f"agent {new.agent!r} has a run with the key {new.key!r} on thread {self._id!r} already",
+                    run=known[0][0],
+                )
+        if self._query("run", id=new.id):
+            return  # the same entry again: an answer was lost
+        if new.status == "running":
+            self._refuse_held(new.branch)
+        values = new._asdict()
+        place = run_place(self._id, new.id)
+        values |= {"input": self._seal.close(place, new.input), "context": self._seal.close(place, new.context)}
+        running = new.status == "running"
+        values["delay"] = None if running else new.delay
+        self._query(
+            "start_run",
+            **values,
+            thread=self._thread,
+            step=self._step,
+            attempts=int(running),
+            epoch=self._epoch or 0,
+        )
+
+    def _refuse_held(self, branch: str) -> None:
+        held = self._query("run_holding", thread_id=self._id, branch=branch)
+        if held:
+            run, status = held[0][0], held[0][4]
+            raise Busy(
+                f"branch {branch!r} of thread {self._id!r} belongs to run {run}, which is {status}",
+                owner=run,
+                hint="resume or cancel that run first, or work on a fork",
+            )
+
+    def _move(self, move: Move) -> None:
+        found = self._query("run_locked", thread=self._thread, id=move.run)
+        if not found:
+            raise self._no_run(move.run)
+        status, epoch, wanted, branch = found[0]
+        if status not in (move.was or [*HOLDING, "queued"]):
+            raise Conflict(
+                f"run {move.run} of thread {self._id!r} is {status}, so it cannot become {move.status}",
+                hint="read the run again",
+            )
+        if move.status in HOLDING and status not in HOLDING:
+            self._refuse_held(branch)
+        at = epoch if self._epoch is None else self._epoch
+        again = move.status == "running" and (status != "running" or at != epoch)
+        if move.status == "paused" or move.status in ENDED:
+            wanted = None
+        wake, delay = self._wake(move, wanted)
+        self._query(
+            "move_run",
+            id=move.run,
+            status=move.status,
+            step=self._step,
+            error=self._seal.close(run_place(self._id, move.run), move.error),
+            wanted=wanted,
+            attempted=int(again),
+            crashed=int(again and status == "running"),
+            epoch=at,
+            wake=wake,
+            delay=delay,
+        )
+        if move.status in ENDED:
+            self._withdraw((), move.run, None)
+            if move.status in ("done", "cancelled"):  # a failed one may be tried again, and then goes on waiting
+                self._query("end_waits", run=move.run)
+
+    def _wake(self, move: Move, wanted: str | None) -> tuple[int | None, int | None]:
+        """When the run is due: at a time, or after a delay."""
+        if move.status == "queued":
+            return None, move.delay or 0
+        if move.status not in ("waiting", "sleeping"):
+            return None, None
+        if wanted is not None:
+            return None, 0
+        asked = self._query("waited_for", id=move.run, numbers=list(move.requests))[0]
+        if asked[0] or asked[1]:
+            return None, 0
+        if move.delay is not None:
+            return None, move.delay
+        return min((time for time in asked[2:] if time is not None), default=None), None
+
+    def _no_run(self, run: str) -> RunNotFound:
+        return RunNotFound(f"there is no run {run!r} on thread {self._id!r}")
+
+    def _not_as_wanted(self, run: str) -> Conflict | RunNotFound:
+        if not self._query("run_locked", thread=self._thread, id=run):
+            return self._no_run(run)
+        return Conflict(f"run {run} of thread {self._id!r} has ended", hint="there is nothing left to stop")
+
+    # -- requests
+
+    def ask(self, new: NewRequest) -> RequestRow:
+        """The request that is known by this activation and id, opened if there is none that still counts."""
+        known = self.asked(new.activation, new.ask)
+        if known is not None and known.status != "withdrawn":
+            if known.digest == new.digest:
+                return known
+            if known.status == "open":
+                self._withdraw([known.number], None, None)
+        number = self._query("next_number", name="request")[0][0]
+        place = request_place(self._id, number)
+        values = new._asdict()
+        del values["default"]
+        values |= {
+            "step": self._step if new.step is None else new.step,
+            "question": self._seal.close(place, new.question),
+            "schema": self._seal.close(place, new.schema),
+            "fallback": self._seal.close(place, new.default),
+        }
+        self._query("open_request", **values, number=number, thread=self._thread)
+        self._query("write_notice", number=number, event="request")
+        opened = self.asked(new.activation, new.ask)
+        assert opened is not None  # noqa: S101
+        return opened
+
+    def asked(self, activation: str, ask: str) -> RequestRow | None:
+        found = self._query("request_asked", thread=self._thread, activation=activation, ask=ask)
+        return self._seal.request(found[0]) if found else None
+
+    def _withdraw(self, numbers: Sequence[int], run: str | None, activation: str | None) -> None:
+        values = {"numbers": list(numbers), "run": run, "activation": activation}
+        gone = [row[0] for row in self._query("withdraw_requests", thread=self._thread, **values)]
+        if gone:
+            self._query("drop_notices", numbers=gone)
+
+    # -- effects
+
+    def complete(self, complete: Complete) -> bool:
+        """Whether the fact stands now."""
+        known = {"thread": self._thread, "key": complete.key, "token": complete.token}
+        found = self._query("effect_with_token", **known)
+        if not found:
+            return False
+        row = self._seal.effect(found[0], self._id)
+        if row.state == complete.state:
+            return row.value == complete.value or row.state == "unknown"
+        if row.state not in _BEFORE.get(complete.state, ()):
+            return False
+        value: Any = row.value if complete.state == "compensated" and complete.value is None else complete.value
+        place = effect_place(self._id, complete.token)
+        self._query("complete_effect", **known, state=complete.state, value=self._seal.close(place, value))
+        return True

@@ -1,0 +1,46 @@
+"""Entries of the ledger that ride on a statement: the same transaction, on PostgreSQL with a few round trips more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psycopg
+
+from clew.errors import Corrupt
+from clew.storage.changes import Change
+from clew.storage.ledger import Entry
+
+Row = tuple[Any, ...]
+Connection = psycopg.Connection[Row]
+Then = Callable[[Connection, Row], None]
+"""What is done in the transaction of a statement, after it: given the connection, and the statement's row."""
+
+
+def split(changes: Sequence[Change | Entry]) -> tuple[list[Change], list[Entry]]:
+    """Those that are calls within the statement, and those that come after it."""
+    calls = [change for change in changes if isinstance(change, Change)]
+    return calls, [change for change in changes if not isinstance(change, Change)]
+
+
+def in_order(changes: Sequence[Change | Entry], answers: Sequence[Any]) -> list[Any]:
+    """The answers of the calls, each at the place of its change. Entries give none."""
+    rest = iter(answers)
+    return [next(rest) if isinstance(change, Change) else None for change in changes]
+
+
+def first_row(
+    connection: Connection, statement: bytes, values: Sequence[Any], begin: bytes = b"", then: Then | None = None
+) -> Row:
+    """Run a statement alone, or in a transaction with what follows it; its first row."""
+    if then is None:
+        row = connection.cursor(binary=True).execute(statement, values).fetchone()
+    else:
+        with connection.transaction():
+            connection.execute(begin)
+            row = connection.cursor(binary=True).execute(statement, values).fetchone()
+            if row is not None:
+                then(connection, row)
+    if row is None:
+        raise Corrupt("PostgreSQL answered without a row")
+    return row
