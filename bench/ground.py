@@ -49,6 +49,8 @@ class Ground:
         self.sizes = sizes
         self.directory = Path(tempfile.mkdtemp(prefix="clew-bench-", dir=parent))
         self._made = 0
+        self.empty: dict[str, int] = {}
+        """What an empty database weighs, by engine."""
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ TITLES = {
 NOTES = {
     "space": """\
 *Stored* is the database file after it was closed, on PostgreSQL all tables and indexes as they lie there, without a
-vacuum; both count what an empty database weighs. *Payload* is the encoded text of the messages alone, once: keys,
+vacuum; both beyond what an empty database weighs. *Payload* is the encoded text of the messages alone, once: keys,
 roles, ids and class names count as overhead. The text is random printable ASCII, of which no compressor can save a
 quarter (first row). The names of fields around it do compress, and where that makes a chunk a quarter smaller, it is
 kept compressed with the text in it (LangChain's messages). The rows about prose have no target: they show what

@@ -20,6 +20,7 @@ SCRATCH = 5 * 1024
 DOCUMENT = 50 * 1024
 SMALL_STEP = 250
 SQLITE, POSTGRES, OVERWRITTEN, EDITED = 1.35, 1.8, 1.25, 1.5 * 1024
+EMPTY = 600
 
 
 def growing(shape: Shape, steps: int, size: int, make: Callable[[random.Random, int], str] = text) -> STEPS:
@@ -124,10 +125,25 @@ def on_postgres(ground: Ground, write: STEPS) -> tuple[int, int]:
 ENGINES = {"SQLite": (on_sqlite, SQLITE), "PostgreSQL": (on_postgres, POSTGRES)}
 
 
-def _appending(ground: Ground, engine: str, what: str, write: STEPS, size: int) -> Row:
-    measure, limit = ENGINES[engine]
-    steps = ground.sizes.steps
+def nothing(thread: clew.Thread) -> int:
+    """A database in which nothing was saved: a page for each table and index."""
+    del thread
+    return 0
+
+
+def beyond_nothing(ground: Ground, engine: str, write: STEPS) -> tuple[int, int]:
+    """The bytes that a history takes beyond those of an empty database, and the payload's."""
+    measure = ENGINES[engine][0]
+    if engine not in ground.empty:
+        ground.empty[engine] = measure(ground, nothing)[0]
     stored, put_in = measure(ground, write)
+    return stored - ground.empty[engine], put_in
+
+
+def _appending(ground: Ground, engine: str, what: str, write: STEPS, size: int) -> Row:
+    limit = ENGINES[engine][1]
+    steps = ground.sizes.steps
+    stored, put_in = beyond_nothing(ground, engine, write)
     allowed, said = limit, f"≤ {limit} {TIMES}"
     if engine == "SQLite" and size < 1024:
         allowed = (limit * put_in + SMALL_STEP * steps) / put_in
@@ -139,17 +155,21 @@ def _appending(ground: Ground, engine: str, what: str, write: STEPS, size: int) 
 
 def _per_step(ground: Ground, engine: str, what: str, write: STEPS) -> Row:
     steps = ground.sizes.steps
-    stored, put_in = ENGINES[engine][0](ground, write)
+    stored, put_in = beyond_nothing(ground, engine, write)
     numbers = {"stored": stored, "payload": put_in, "steps": steps}
     detail = f"{stored:,} B stored, {put_in / steps:.0f} B a step put in"
     return Row("space", f"{engine}: {what}", stored / steps, "B", EDITED, "≤ 1.5 KB a step", detail, numbers=numbers)
 
 
 def space(ground: Ground) -> Iterator[Row]:
-    """Each row is a history of its own, in a database of its own; fixed costs of a new database are counted."""
+    """Each row is a history of its own, in a database of its own; what an empty one weighs has a row of its own."""
     steps, quick = ground.sizes.steps, ground.sizes.quick
     yield _content()
-    for engine in ENGINES:
+    for engine, (measure, _) in ENGINES.items():
+        stored, _ = measure(ground, nothing)
+        ground.empty[engine] = stored
+        detail = f"{stored:,} B; the rows below count what comes beyond it"
+        yield Row("space", f"{engine}: an empty database", stored / 1000, "KB", EMPTY, f"≤ {EMPTY} KB", detail)
         for size in (1024,) if quick and engine == "PostgreSQL" else SIZES:
             what = f"{steps} steps, one message of {size} B each"
             yield _appending(ground, engine, what, growing(LIST, steps, size), size)
@@ -169,7 +189,7 @@ def space(ground: Ground) -> Iterator[Row]:
 
 def _overwriting(ground: Ground, engine: str) -> Row:
     steps = ground.sizes.steps
-    stored, put_in = ENGINES[engine][0](ground, overwritten(steps))
+    stored, put_in = beyond_nothing(ground, engine, overwritten(steps))
     numbers = {"stored": stored, "payload": put_in, "steps": steps}
     what = f"{engine}: a value of 5 KB, overwritten in each of {steps} steps"
     detail = f"{stored:,} B stored, {put_in:,} B payload"
@@ -179,7 +199,7 @@ def _overwriting(ground: Ground, engine: str) -> Row:
 def _natural(ground: Ground, engine: str) -> Row:
     """For information: what compression makes of text that reads like text."""
     steps = ground.sizes.steps
-    stored, put_in = ENGINES[engine][0](ground, growing(LIST, steps, 1024, prose))
+    stored, put_in = beyond_nothing(ground, engine, growing(LIST, steps, 1024, prose))
     numbers: dict[str, Any] = {"stored": stored, "payload": put_in, "steps": steps}
     detail = f"{stored:,} B stored, {put_in:,} B payload; zstd alone, in pieces of 64 KB: {_prose_alone():.2f} {TIMES}"
     return Row(
