@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 from clew.errors import Corrupt
 from clew.storage.ledger import AnswerRow, EffectRow, RequestRow, RunRow
-from clew.storage.relational import Run
+
+if TYPE_CHECKING:
+    from clew.storage.relational import Run
 
 _CRC = 4
+_DELETE_LEDGER = (
+    "delete_thread_answers",
+    "delete_thread_notices",
+    "delete_thread_requests",
+    "delete_thread_signals",
+    "delete_thread_waits",
+    "delete_thread_effects",
+    "delete_thread_runs",
+)
 
 Place = tuple[str, ...]
 """A table, and what names a row in it."""
@@ -101,3 +112,9 @@ def stamped(run: Run) -> Run:
         return run(name, **{"stamp": time.time_ns() // 1000, **values})
 
     return query
+
+
+def delete_ledger(run: Run, thread: int) -> None:
+    """A thread goes, and with it all that the ledger has of it."""
+    for query in _DELETE_LEDGER:
+        run(query, thread=thread)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from clew.errors import BadInput, Corrupt, NameTaken
 from clew.model import KINDS, Durability, Usage
 from clew.storage.changes import Record
+from clew.storage.ledger_rows import delete_ledger, stamped
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
 from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
@@ -32,15 +33,6 @@ SEALED = 24 * 1024
 _LAST_STAMP = 1 << 62
 NO_BYTES = blake2b(b"", digest_size=32).hexdigest()
 """The one blob whose data is empty. Another row with empty data says that the blob is kept outside (blobs.py)."""
-_DELETE_LEDGER = (
-    "delete_thread_answers",
-    "delete_thread_notices",
-    "delete_thread_requests",
-    "delete_thread_signals",
-    "delete_thread_waits",
-    "delete_thread_effects",
-    "delete_thread_runs",
-)
 
 
 class Run(Protocol):
@@ -140,7 +132,7 @@ class RelationalSnapshot:
         return [Record._make(row) for row in self._run("records", thread=thread, places=list(places))]
 
     def held(self, thread: int) -> set[int]:
-        return {step for (step,) in self._run("held", thread=thread, stamp=time.time_ns() // 1000)}
+        return {step for (step,) in stamped(self._run)("held", thread=thread)}
 
     def blob(self, digest: str) -> bytes | None:
         data = self.blob_row(digest)
@@ -412,8 +404,7 @@ class Relational(ABC):
                 if live:
                     raise busy(name, thread_id, live)
             low = thread << STEP_BITS
-            for query in _DELETE_LEDGER:
-                run(query, thread=thread)
+            delete_ledger(run, thread)
             run("delete_thread_blobs", thread=thread)
             run("delete_thread_blob_uses", thread=thread)
             run("delete_thread_chunks", thread=thread)
@@ -463,8 +454,7 @@ class Relational(ABC):
             thread = found[0][0]
             low = thread << STEP_BITS
             self._keep_last_step(run, thread)
-            stamp = time.time_ns() // 1000
-            gone = [row[0] for row in run("forget", thread=thread, low=low, steps=steps, stamp=stamp)]
+            gone = [row[0] for row in stamped(run)("forget", thread=thread, low=low, steps=steps)]
             if gone:
                 run("forget_auto_refs", thread=thread, steps=gone)
                 for rows in ("records", "placed_records", "placed"):
