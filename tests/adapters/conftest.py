@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,3 +26,32 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 def db(place: Place) -> Iterator[clew.Database]:
     with place.open() as database:
         yield database
+
+
+@pytest.fixture(scope="module")
+def shared_on(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], clew.Database]]:
+    """One database per backend for all tests of a module: each uses threads of its own."""
+    folder = tmp_path_factory.mktemp("shared")
+    opened: dict[str, clew.Database] = {}
+    made: list[str] = []
+
+    def database(backend: str) -> clew.Database:
+        if backend not in opened:
+            of = request.getfixturevalue("postgres_databases").make() if backend == "postgres" else None
+            if of is not None:
+                made.append(of.name)
+            opened[backend] = make(backend, folder, of).open()
+        return opened[backend]
+
+    yield database
+    for one in opened.values():
+        one.close()
+    for name in made:
+        request.getfixturevalue("postgres_databases").drop(name)
+
+
+@pytest.fixture(params=["memory", "file", "postgres"])
+def shared(request: pytest.FixtureRequest, shared_on: Callable[[str], clew.Database]) -> clew.Database:
+    return shared_on(request.param)

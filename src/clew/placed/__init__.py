@@ -5,7 +5,7 @@ needs), and records: what tasks have finished with beside it. `PlacedThreads` wr
 read or written of a namespace it remembers, so that the next checkpoint costs what has changed.
 """
 
-from clew.placed.threads import PlacedThreads
+from clew.placed.threads import Begun, PlacedThreads, Recording
 from clew.placed.values import Found, New, Place, Trail, Write, meet
 
-__all__ = ["PlacedThreads", "Place", "Found", "New", "Write", "Trail", "meet"]
+__all__ = ["PlacedThreads", "Begun", "Recording", "Place", "Found", "New", "Write", "Trail", "meet"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
+from typing import NamedTuple
 
 from clew import references
 from clew.database import Database
@@ -15,11 +17,35 @@ from clew.retention import ThreadRetention
 from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.seal import record_crc, row_crc, seal_of
-from clew.storage.changes import Record, put_record, set_record
+from clew.storage.changes import Change, Record, put_record, set_record
 from clew.storage.placed import Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
 from clew.writing import EMPTY_BASE, check_text, merged
 
 _ATTEMPTS = 10
+
+
+class Drafted(NamedTuple):
+    """A checkpoint ready to be placed, and what it stands on."""
+
+    base: Base
+    draft: Draft
+    placing: Placing
+
+
+class Begun(NamedTuple):
+    """A checkpoint on its way: drafted, if what its parent holds was remembered."""
+
+    place: Place
+    parent: str | None
+    new: New
+    drafted: Drafted | None
+
+
+class Recording(NamedTuple):
+    """Records on their way."""
+
+    thread_id: str
+    changes: list[Change]
 
 
 class PlacedThreads(PlacedReading):
@@ -37,33 +63,64 @@ class PlacedThreads(PlacedReading):
         With `new.expected`, the id that the writer took for the latest: returns the id that is the latest instead, if
         another one is; with `new.refuse` that is a `Conflict`, and nothing is written.
         """
-        thread_id, ns, id_ = references.check_thread_id(place.thread_id), place.ns, check_id(place.id, "checkpoint id")
-        check_id(ns, "checkpoint namespace")
+        return self.finish(self.begin(place, parent, new, here=True))
+
+    def begin(self, place: Place, parent: str | None, new: New, *, here: bool = False) -> Begun:
+        """The first half of `put`, which does not wait for the database: whatever becomes of the values afterwards,
+        `finish` writes what they are now. (If it follows at once, `here`, that costs no copy.)"""
+        self._check(place)
+        base = self._known(place.thread_id, place.ns, parent)
+        if base is None:
+            return Begun(place, parent, new if here else deepcopy(new), None)
+        try:
+            return Begun(place, parent, new, self._drafted(place, base, new))
+        except BaseException:
+            self._give_back(place, parent, base)
+            raise
+
+    def finish(self, begun: Begun) -> str | None:
+        """The second half of `put`."""
+        place, parent, new, drafted = begun
         own = True
-        for attempt in range(_ATTEMPTS):
-            base = self._base(thread_id, ns, parent, own=own)
-            draft = Draft(base.tree)
+        for left in reversed(range(_ATTEMPTS)):
+            base = self._base(place, parent, own=own) if drafted is None else drafted.base
             try:
-                draft.put_state(new.state)
-                done = self._placed.place(self._placing(thread_id, ns, id_, base, draft, new))
+                drafted = drafted or self._drafted(place, base, new)
+                done = self._placed.place(drafted.placing)
             except LaneMoved:
                 own = False
-                if attempt == _ATTEMPTS - 1:
+                if not left:
                     raise
             except RefNotFound:
                 own = True  # the parent went meanwhile: look again, and find none
-                if attempt == _ATTEMPTS - 1:
+                if not left:
                     raise
             except BaseException:
-                if parent is not None and base is not EMPTY_BASE:
-                    self._remember(thread_id, ns, parent, base)
+                self._give_back(place, parent, base)
                 raise
             else:
-                self._written(thread_id, ns, id_, draft, done)
+                self._written(place, drafted, done)
                 return done.raced
+            drafted = None
         raise AssertionError("unreachable")
 
-    def _placing(self, thread_id: str, ns: str, id_: str, base: Base, draft: Draft, new: New) -> Placing:
+    @staticmethod
+    def _check(place: Place) -> None:
+        references.check_thread_id(place.thread_id)
+        check_id(place.id, "checkpoint id")
+        check_id(place.ns, "checkpoint namespace")
+
+    def _drafted(self, place: Place, base: Base, new: New) -> Drafted:
+        draft = Draft(base.tree)
+        draft.put_state(new.state)
+        return Drafted(base, draft, self._placing(place, base, draft, new))
+
+    def _give_back(self, place: Place, parent: str | None, base: Base) -> None:
+        if parent is not None and base is not EMPTY_BASE:
+            self._remember(place.thread_id, place.ns, parent, base)
+
+    def _placing(self, place: Place, base: Base, draft: Draft, new: New) -> Placing:
+        thread_id, ns, id_ = place.thread_id, place.ns, str(place.id)
         seal = seal_of(self._tenant, thread_id)
         created = now()
         metadata = encode(dict(new.metadata), path="metadata") if new.metadata else None
@@ -94,13 +151,14 @@ class PlacedThreads(PlacedReading):
             new.refuse,
         )
 
-    def _written(self, thread_id: str, ns: str, id_: str, draft: Draft, done: Done) -> None:
+    def _written(self, place: Place, drafted: Drafted, done: Done) -> None:
         at = done.committed
         if at.replayed:
             return
-        self._remember(thread_id, ns, id_, Base(at.step, at.lane, draft.accept(), True, None))
+        tree = drafted.draft.accept()
+        self._remember(place.thread_id, place.ns, str(place.id), Base(at.step, at.lane, tree, True, None))
         if at.unfolded >= self._storage.fold_after:
-            seal = seal_of(self._tenant, thread_id)
+            seal = seal_of(self._tenant, place.thread_id)
             with suppress(ClewError):  # it is written: the next one folds
                 self._storage.fold(
                     at.thread, at.lane, lambda payload, chunks: merged(list(payload), list(chunks), seal)
@@ -111,6 +169,10 @@ class PlacedThreads(PlacedReading):
 
         Returns for each whether what is stored now is what was given.
         """
+        return self.record(self.encoded(place, writes))
+
+    def encoded(self, place: Place, writes: Sequence[Write]) -> Recording:
+        """The first half of `write`, which does not wait for the database."""
         thread_id = references.check_thread_id(place.thread_id)
         named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
         seal = seal_of(self._tenant, thread_id)
@@ -122,18 +184,30 @@ class PlacedThreads(PlacedReading):
             crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
             record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
             changes.append(set_record(record) if write.idx < 0 else put_record(record))
+        return Recording(place.thread_id, changes)
+
+    def record(self, recording: Recording) -> list[bool]:
+        """The second half of `write`."""
+        thread_id, changes = recording
         return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
 
     # -- what is remembered
 
-    def _base(self, thread_id: str, ns: str, parent: str | None, *, own: bool) -> Base:
-        """What the next checkpoint stands on. It is taken: whoever fails to write gives it back."""
+    def _known(self, thread_id: str, ns: str, parent: str | None) -> Base | None:
+        """What is remembered of the parent. It is taken: whoever fails to write gives it back."""
         if parent is None:
             return EMPTY_BASE
         with self._lock:
             known = self._bases.pop((thread_id, ns), None)
-        if own and known is not None and known[0] == parent:
-            return known[1]
+        return known[1] if known is not None and known[0] == parent else None
+
+    def _base(self, place: Place, parent: str | None, *, own: bool) -> Base:
+        """What the next checkpoint stands on."""
+        thread_id, ns, _ = place
+        known = self._known(thread_id, ns, parent)
+        if known is not None and (own or known is EMPTY_BASE):
+            return known
+        assert parent is not None  # noqa: S101
         with self._storage.snapshot() as snapshot:
             thread = snapshot.find_thread(thread_id)
             at = None if thread is None else PlacedView(snapshot).one(thread, ns, parent)

@@ -12,7 +12,7 @@ from clew.placed import Found, New
 _HIDDEN = ("branch:", "join:", "__pregel_")
 _INPUT = "__start__"
 _TASKS = "__pregel_tasks"
-_KINDS: dict[Any, Kind] = {"input": "input", "update": "edit", "fork": "fork"}
+_KINDS: dict[str, Kind] = {"input": "input", "update": "edit", "fork": "fork"}
 _KNOWN = frozenset({"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
@@ -33,17 +33,17 @@ def take_apart(checkpoint: Mapping[str, Any], metadata: dict[str, Any]) -> New:
     }
     if len(state) != len(values):
         control["values"] = {name: value for name, value in values.items() if is_hidden(name)}
-    if (updated := checkpoint.get("updated_channels")) is not None:
-        control["updated"] = updated
+    if "updated_channels" in checkpoint:
+        control["updated"] = checkpoint["updated_channels"]
     if len(checkpoint) > len(_KNOWN) or not _KNOWN.issuperset(checkpoint):
         control["more"] = {name: value for name, value in checkpoint.items() if name not in _KNOWN}
-    run = metadata.get("run_id")
-    delta = metadata.get("counters_since_delta_snapshot") or {}
+    run, source = metadata.get("run_id"), metadata.get("source")
+    delta = metadata.get("counters_since_delta_snapshot") or ()
     return New(
         state,
         control,
         metadata,
-        kind=_KINDS.get(metadata.get("source"), "step"),
+        kind=_KINDS.get(source, "step") if isinstance(source, str) else "step",
         run=run if isinstance(run, str) else None,
         next=next_nodes(values, checkpoint["channel_versions"], checkpoint["versions_seen"]),
         leans=any(name not in values for name in delta),
@@ -53,16 +53,18 @@ def take_apart(checkpoint: Mapping[str, Any], metadata: dict[str, Any]) -> New:
 def put_together(found: Found) -> Any:
     """The checkpoint as LangGraph put it."""
     control = found.control
-    return {
+    checkpoint = {
         "v": control["v"],
         "ts": control["ts"],
         "id": found.id,
         "channel_versions": control["versions"],
         "versions_seen": control["seen"],
-        "updated_channels": control.get("updated"),
         **control.get("more", {}),
         "channel_values": {**found.state, **control.get("values", {})},
     }
+    if "updated" in control:
+        checkpoint["updated_channels"] = control["updated"]
+    return checkpoint
 
 
 def next_nodes(values: Mapping[str, Any], versions: Mapping[str, Any], seen: Mapping[str, Any]) -> list[str]:

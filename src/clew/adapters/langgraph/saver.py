@@ -16,7 +16,7 @@ import clew
 from clew.adapters.langgraph import control, types
 from clew.errors import BadInput, Conflict
 from clew.hop import Hop
-from clew.placed import Found, Place, PlacedThreads, Trail, Write
+from clew.placed import Begun, Found, Place, PlacedThreads, Recording, Trail, Write
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -157,28 +157,43 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,  # noqa: ARG002 - what has changed is found by comparing
     ) -> RunnableConfig:
+        return self._finish(self._begin(config, checkpoint, metadata, here=True))
+
+    def _begin(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, *, here: bool
+    ) -> Begun:
         thread_id, ns, parent = _place(config)
-        id_ = checkpoint["id"]
         told: dict[str, Any] = dict(get_checkpoint_metadata(config, metadata))
-        expected = parent if parent is not None and (thread_id, ns, parent) in self._heads else None
+        # A fork stands where it was told to; whatever else stands on what was the latest takes it for that still.
+        known = parent is not None and (thread_id, ns, parent) in self._heads
+        expected = parent if known and told.get("source") != "fork" else None
         new = control.take_apart(checkpoint, told)._replace(expected=expected, refuse=self._on_race == "raise")
+        return self._threads.begin(Place(thread_id, ns, checkpoint["id"]), parent, new, here=here)
+
+    def _finish(self, begun: Begun) -> RunnableConfig:
+        (thread_id, ns, id_), parent, expected = begun.place, begun.parent, begun.new.expected
         try:
-            raced = self._threads.put(Place(thread_id, ns, id_), parent, new)
+            raced = self._threads.finish(begun)
         except Conflict as conflict:
             if expected is None:
                 raise
             raise Conflict(_race(thread_id, ns, parent, conflict.head), head=conflict.head, hint=_RACE_HINT) from None
         if raced is not None:
-            warnings.warn(f"{_race(thread_id, ns, parent, raced)}; both are kept", RaceWarning, stacklevel=2)
-        if expected is not None or parent is None:
-            self._heads[thread_id, ns, id_] = None
+            warnings.warn(f"{_race(thread_id, ns, parent, raced)}; both are kept", RaceWarning, stacklevel=3)
+        if expected is not None or parent is None or begun.new.kind == "fork":
+            self._heads[thread_id, ns, str(id_)] = None
             while len(self._heads) > _HEADS:
                 self._heads.popitem(last=False)
-        return _config(thread_id, ns, id_)
+        return _config(thread_id, ns, str(id_))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
+        self._threads.record(self._encoded(config, writes, task_id, task_path))
+
+    def _encoded(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Recording:
         place = _place(config)
         if place.id is None:
             raise BadInput("put_writes needs the checkpoint_id of the checkpoint that the writes belong to")
@@ -186,7 +201,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
             Write(task_id, WRITES_IDX_MAP.get(channel, index), task_path, channel, types.storable(channel, value))
             for index, (channel, value) in enumerate(writes)
         ]
-        self._threads.write(place, rows)
+        return self._threads.encoded(place, rows)
 
     def get_next_version(self, current: Key | None, channel: None = None) -> Key:  # noqa: ARG002
         return control.next_version(current)
@@ -246,14 +261,15 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
+        new_versions: ChannelVersions,  # noqa: ARG002
     ) -> RunnableConfig:
-        return await self._hop(self.put, config, checkpoint, metadata, new_versions)
+        # Encoded here, not on the other thread: LangGraph goes on changing some of its values in place.
+        return await self._hop(self._finish, self._begin(config, checkpoint, metadata, here=False))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await self._hop(self.put_writes, config, writes, task_id, task_path)
+        await self._hop(self._threads.record, self._encoded(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self._hop(self.delete_thread, thread_id)
