@@ -15,6 +15,7 @@ import click
 from clew.cli.demo import demo
 from clew.cli.diff import diff
 from clew.cli.fork import fork
+from clew.cli.import_ import import_
 from clew.cli.log import log
 from clew.cli.prune import prune
 from clew.cli.rewind import rewind
@@ -84,5 +85,5 @@ def main() -> None:
     """
 
 
-for _command in (threads, log, show, diff, fork, rewind, tag, usage, prune, demo):
+for _command in (threads, log, show, diff, fork, rewind, tag, usage, prune, import_, demo):
     main.add_command(_command)

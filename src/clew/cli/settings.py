@@ -100,20 +100,20 @@ def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 
 @contextmanager
-def open_database() -> Iterator[clew.Database]:
-    """The database that the options name. Never makes one."""
+def open_database(*, make: bool = False) -> Iterator[clew.Database]:
+    """The database that the options name. Only with `make` one that is missing is made."""
     shared = settings()
-    _check_exists(shared.url)
+    _check_exists(shared.url, make=make)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", clew.UnknownType)  # said once, at the end, by the command that shows values
         with clew.open(shared.url, tenant=shared.tenant, blobs=shared.blobs) as db:
             yield db
 
 
-def _check_exists(url: str) -> None:
+def _check_exists(url: str, *, make: bool) -> None:
     if url in ("memory:", ":memory:", "memory://"):
         raise BadInput("a database in memory holds nothing that another process could show")
-    if "://" in url and not url.startswith("sqlite:"):
+    if make or ("://" in url and not url.startswith("sqlite:")):
         return
     path = Path(unquote(urlsplit(url).path)[1:] if url.startswith("sqlite:") else url)
     if not path.exists():

@@ -149,6 +149,20 @@ class PlacedReading:
                 return
             after = (page[-1].id,)
 
+    def ids(self, thread_id: str) -> set[tuple[str, str]]:
+        """The namespaces and ids of all placed checkpoints of a thread."""
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            return set() if thread is None else {(at.ns, at.id) for at in PlacedView(snapshot).steps(thread)}
+
+    def recorded(self, place: Place) -> set[tuple[str, int]]:
+        """The tasks and indexes of what is recorded beside a checkpoint, which need not be there."""
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(place.thread_id)
+            if thread is None or place.id is None:
+                return set()
+            return {(record.task, record.idx) for record in snapshot.records(thread, [place_of(place.ns, place.id)])}
+
     # -- following parents
 
     def trail(self, place: Place, names: Sequence[str]) -> dict[str, Trail]:

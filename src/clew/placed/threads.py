@@ -122,7 +122,7 @@ class PlacedThreads(PlacedReading):
     def _placing(self, place: Place, base: Base, draft: Draft, new: New) -> Placing:
         thread_id, ns, id_ = place.thread_id, place.ns, str(place.id)
         seal = seal_of(self._tenant, thread_id)
-        created = now()
+        created = now() if new.created is None else new.created
         metadata = encode(dict(new.metadata), path="metadata") if new.metadata else None
         next_ = encode(list(new.next)) if new.next else None
         control = encode(new.control, path="control")

@@ -56,7 +56,10 @@ class Trail(NamedTuple):
 
 
 class New(NamedTuple):
-    """What is to be placed. `leans`: it cannot be read without its parent's records. `expected`: see `put`."""
+    """What is to be placed. `leans`: it cannot be read without its parent's records. `expected`: see `put`.
+
+    `created` is in microseconds since 1970; None means now.
+    """
 
     state: dict[str, Any]
     control: dict[str, Any]
@@ -68,6 +71,7 @@ class New(NamedTuple):
     leans: bool = False
     expected: str | None = None
     refuse: bool = False
+    created: int | None = None
 
 
 def meet(cls: type) -> bool:

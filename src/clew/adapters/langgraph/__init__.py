@@ -1,4 +1,7 @@
-"""LangGraph on Clew: `ClewSaver` keeps its checkpoints, `ClewStore` its memory across threads."""
+"""LangGraph on Clew: `ClewSaver` keeps its checkpoints, `ClewStore` its memory across threads.
+
+`import_database` brings over what LangGraph's own savers have stored.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clew.adapters.langgraph.importing import Imported, import_database
     from clew.adapters.langgraph.saver import ClewSaver, RaceWarning
     from clew.adapters.langgraph.store import ClewStore
 
 # Each is imported when it is asked for: neither needs what the other one does.
-_HOMES = {"ClewSaver": "saver", "RaceWarning": "saver", "ClewStore": "store"}
+_HOMES = {
+    "ClewSaver": "saver",
+    "RaceWarning": "saver",
+    "ClewStore": "store",
+    "import_database": "importing",
+    "Imported": "importing",
+}
 
-__all__ = ["ClewSaver", "ClewStore", "RaceWarning"]
+__all__ = ["ClewSaver", "ClewStore", "RaceWarning", "import_database", "Imported"]
 
 
 def __getattr__(name: str) -> Any:
