@@ -271,7 +271,7 @@ class Writing:
             # Whatever is written next stands on what was written then, not on this draft.
             self._memory.base = self._layout_at(done.step)._replace(of=of)
             return written
-        self._memory.base = Base(done.step, done.lane, draft.accept(), base.loaded, checkpoint, of)
+        self._memory.base = Base(done.step, done.lane, draft.accept(), of != 0, checkpoint, of)
         if done.unfolded >= self._storage.fold_after:
             # The step is written: an error here would make the caller write it again. The next step folds.
             with suppress(ClewError):

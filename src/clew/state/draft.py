@@ -90,7 +90,10 @@ class Draft(Payload):
         self._root = self._dict(state, self._tree.root, "")
 
     def tell_state(self, changes: dict[str, Any]) -> None:
-        """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone."""
+        """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone.
+
+        The tree that `accept` returns then knows where everything lies, but no longer every value.
+        """
         root = self._tree.root
         kids: dict[Any, Any] = (root.kids or {}) if isinstance(root, DictNode) else root
         after = dict(kids)
@@ -253,9 +256,14 @@ class Draft(Payload):
         return items, flags
 
     def _extend(self, values: list[Any], old: Any, path: str) -> Put:
-        """Told: these items were appended."""
+        """Told: these items were appended. Of a long list only the place is remembered: nobody holds its items."""
         if isinstance(old, ListNode):
-            return self._appended(values, old, path)
+            place = old.place
+            if values:
+                items, flags = self._encode_items(values, path, sum([run[3] for run in place.runs]))
+                sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
+                place = self._extended(place, sizes, items)
+            return self._ref(LIST, place), ListNode(place, None, [], set(), loaded=False)
         if old is not None and type(old) is not list:
             raise BadInput(f"cannot extend {path}: it is not a list", hint="give the whole new value instead")
         before = old or []
@@ -289,7 +297,7 @@ class Draft(Payload):
             sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
             with_refs = {known + index for index, flag in enumerate(flags) if flag}
             if more is None or with_refs:
-                more, shadows = None, list(map(shadow, values)) if old.loaded else []
+                more, shadows = None, list(map(shadow, values))
         place = self._extended(place, sizes, items)
         self._staged.append(lambda: old.append(place, values, with_refs, more, shadows))
         return self._ref(LIST, place), old

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import Corrupt, FormatTooNew
 from clew.state.codec import encode, pack_ext
-from clew.state.pieces import read_varint
+from clew.state.pieces import read_varint, varint
 from clew.state.shadow import Place, Run
 from clew.state.values import Blob
 
@@ -50,8 +50,13 @@ EMPTY = Tree({}, 1, 0)
 
 def place_ref(tag: int, place: Place) -> bytes:
     """A sequence's place, as it is embedded in its parent."""
-    numbers = [place.base, place.patches] if tag == DICT else []
     own = place.log
+    if len(place.runs) == 1 and own and tag != DICT:
+        # By far the most frequent: a sequence that has only ever grown in its own log.
+        lane, log, start, count = place.runs[0]
+        if lane == 0 and log == own:
+            return pack_ext(tag, _varints([own, place.tail - start - count, start << 2, count]))
+    numbers = [place.base, place.patches] if tag == DICT else []
     end = 0
     for run in place.runs:
         if run[0] == 0 and run[1] == own and run[2] + run[3] > end:
@@ -118,14 +123,7 @@ def _unzigzag(number: int) -> int:
 def _varints(numbers: list[int]) -> bytes:
     if max(numbers) < 128:
         return bytes(numbers)
-    out = bytearray()
-    for number in numbers:
-        left = number
-        while left > 127:
-            out.append(left & 127 | 128)
-            left >>= 7
-        out.append(left)
-    return bytes(out)
+    return b"".join(map(varint, numbers))
 
 
 def _read_varints(data: bytes) -> list[int]:

@@ -24,8 +24,8 @@ from itertools import accumulate
 from typing import NamedTuple
 from zlib import crc32
 
-import ormsgpack
 import zstandard
+from ormsgpack import packb, unpackb
 
 from clew.errors import Corrupt, FormatTooNew
 
@@ -67,6 +67,8 @@ def length(segment: Segment) -> int:
 def varint(number: int) -> bytes:
     if number < 128:
         return bytes((number,))
+    if number < 1 << 14:
+        return bytes((number & 127 | 128, number >> 7))
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -91,8 +93,8 @@ def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def pack(segments: Sequence[Segment], seal: int, *, compress: bool = False) -> bytes:
     """One piece holding these segments."""
-    table = ormsgpack.packb([segment[:4] for segment in segments])
-    content = b"".join((varint(len(table)), table, *[segment[4] for segment in segments]))
+    table = packb([segment[:4] for segment in segments])
+    content = b"".join([varint(len(table)), table, *[segment[4] for segment in segments]])
     head = b"\x01\x00"
     if compress and len(content) >= COMPRESS_FROM and _shrinks(content):
         small = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
@@ -122,7 +124,7 @@ def unpack(data: bytes, seal: int) -> list[Segment]:
         content = memoryview(_inflate(data[1], content))
     size, at = read_varint(content, 0)
     try:
-        table = ormsgpack.unpackb(content[at : at + size])
+        table = unpackb(content[at : at + size])
     except ValueError as error:
         raise Corrupt(f"a payload row's table is damaged: {error}") from None
     return _segments(table, content, at + size)
