@@ -16,7 +16,7 @@ from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
 from clew.storage.port import Want
-from clew.storage.postgres import _COMMIT, _QUERIES, PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres import _QUERIES, PostgresEngine, PostgresStorage, migrate
 from clew.storage.postgres_schema import newest
 from clew.storage.statements import migrations
 from clew.testing.postgres import Databases, Server, TestDatabase
@@ -214,7 +214,7 @@ class TestUpkeep:
         later = step(thread_id="new", blobs=[("digest", b"blob")])
         waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         with psycopg.connect(postgres.url) as session, ThreadPoolExecutor(1) as pool:
-            session.execute(_COMMIT, storage._arguments(later, None))
+            session.execute(*storage._call(later, None))
             collecting = pool.submit(storage.forget_blobs, "old", set(), 1)
             while not ask(postgres.admin_url, waiting):
                 assert not collecting.done(), "it did not wait for the commit to end"

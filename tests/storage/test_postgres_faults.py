@@ -22,7 +22,7 @@ from postgres_steps import nonces, step
 
 from clew.errors import StorageError
 from clew.storage.port import Chunk, Committed, Folding, Want
-from clew.storage.postgres import PostgresEngine, PostgresStorage
+from clew.storage.postgres import PostgresEngine, PostgresStorage, begin_use
 from clew.testing.postgres import Databases, Server, TestDatabase
 from clew.testing.proxy import Direction, Proxy
 
@@ -96,11 +96,7 @@ class TestCuts:
             attempt = step(head)
             proxy.cut("reply", 0)
             with storage._engine.connection() as connection, pytest.raises(psycopg.OperationalError):
-                connection.execute(
-                    "SELECT clew.commit(%s, true, 't', 'main', %s, 1, 1, 1, null, null, null, 1, null, 'm', 1, %s,"
-                    " null, null, null, false, null, null, null)",
-                    (storage._tenant, attempt.id, attempt.payload),
-                )
+                connection.execute(*storage._call(attempt, None))
             with storage.snapshot() as snapshot:
                 found = snapshot.head("t", "main")
             assert found is not None
@@ -244,7 +240,7 @@ class PassedAround:
     def __init__(self, url: str, count: int = 4) -> None:
         self.idle = [psycopg.connect(url, autocommit=True, prepare_threshold=None) for _ in range(count)]
         for connection in self.idle:
-            connection.last_used = time.monotonic()  # type: ignore[attr-defined]
+            begin_use(connection)
         self.served = 0
 
     def getconn(self) -> psycopg.Connection[Any]:

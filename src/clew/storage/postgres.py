@@ -61,10 +61,9 @@ def _shaped() -> dict[str, bytes]:
 
 _QUERIES = _shaped()
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
-_COMMIT_AND = (
-    b"SELECT c.thread, c.step, c.lane, c.unfolded{changes} FROM clew.commit(" + b", ".join([b"%s"] * 23) + b") AS c"
-)
-_COMMIT = _COMMIT_AND.replace(b"{changes}", b"")
+_COMMIT = b"SELECT clew.commit(" + b", ".join([b"%s"] * 23) + b")"
+"""One column, with all that clew.commit gives: reading it as a table would cost a tenth more."""
+_COMMIT_AND = _COMMIT.replace(b"SELECT ", b"SELECT c.thread, c.step, c.lane, c.unfolded{changes} FROM ") + b" AS c"
 _APPLY = b"SELECT c.thread, c.step{changes} FROM clew.enter_thread(" + b", ".join([b"%s"] * 7) + b") AS c"
 _COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
 _COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
@@ -118,6 +117,12 @@ def _connecting(safe: str) -> Iterator[None]:
             message = f"{safe}: {error.message}"
             raise StorageError(message, retryable=error.retryable, hint=error.hint) from error.__cause__
         raise
+
+
+def begin_use(connection: Connection) -> None:
+    """A new connection. Its calls share a cursor: making one costs as much as the driver's other work for a call."""
+    connection.calls = connection.cursor(binary=True)  # type: ignore[attr-defined]
+    _used_now(connection)
 
 
 def _used_now(connection: Connection) -> None:
@@ -176,7 +181,7 @@ class PostgresEngine(Holding):
             kwargs={"autocommit": True, "prepare_threshold": None},
             min_size=1,
             max_size=CONNECTIONS,
-            configure=_used_now,
+            configure=begin_use,
             timeout=self._patience,
             num_workers=1,
             name="clew",
@@ -204,6 +209,14 @@ class PostgresEngine(Holding):
     @contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection of the pool, given back as it came or thrown away."""
+        lent, pool = self._lend()
+        try:
+            yield lent
+        finally:
+            _used_now(lent)
+            pool.putconn(lent)
+
+    def _lend(self) -> tuple[Connection, psycopg_pool.ConnectionPool]:
         if self._closed:
             raise Closed(f"{self.name} is closed")
         if self.pid != os.getpid():
@@ -213,13 +226,9 @@ class PostgresEngine(Holding):
         while not _still_there(lent):
             pool.putconn(lent)
             lent = pool.getconn()
-        try:
-            yield lent
-        finally:
-            _used_now(lent)
-            pool.putconn(lent)
+        return lent, pool
 
-    def call(self, statement: bytes, values: tuple[Any, ...], then: Then | None = None) -> tuple[Any, ...]:
+    def call(self, statement: bytes, values: Sequence[Any], then: Then | None = None) -> tuple[Any, ...]:
         """Run one statement that is safe to repeat, in autocommit or with `then` behind it; its first row.
 
         Repeats it when the reply is lost.
@@ -229,8 +238,12 @@ class PostgresEngine(Holding):
         while True:
             asked += 1
             try:
-                with self.connection() as connection:
-                    return first_row(connection, statement, values, _LIMITS.encode(), then)
+                lent, pool = self._lend()
+                try:
+                    return first_row(lent, statement, values, _LIMITS.encode(), then)
+                finally:
+                    _used_now(lent)
+                    pool.putconn(lent)
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if not (is_lost(error) or is_passing(error)) or asked >= ATTEMPTS or time.monotonic() > deadline:
                     raise
@@ -354,17 +367,12 @@ class PostgresStorage(Relational):
     def commit(self, commit: Commit) -> Committed:
         """Write one step with one call of clew.commit. See the port."""
         dead: int | None = None
-        statement: bytes = _COMMIT
-        values: list[Any] = []
         then: Then | None = None
         if commit.changes:
-            calls, entries = split(commit.changes)
-            statement, values = postgres_call(_COMMIT_AND, self._tenant, calls)
-            then = self._writer(commit.thread_id, entries, commit.epoch)
+            then = self._writer(commit.thread_id, split(commit.changes)[1], commit.epoch)
         while True:
             try:
-                # The changes stand first in the statement, the arguments of clew.commit behind them.
-                found = self._engine.call(statement, (*values, *self._arguments(commit, dead)), then)
+                found = self._engine.call(*self._call(commit, dead), then)
             except psycopg.Error as error:
                 code = error.sqlstate or ""
                 if code == "KL001":
@@ -377,23 +385,30 @@ class PostgresStorage(Relational):
             except (psycopg_pool.PoolTimeout, UnicodeError) as error:
                 refuse(commit, error)
             else:
-                return self._committed(commit, Committed(found[0], found[1], found[2], found[3], replayed=False))
+                thread, step, lane, unfolded = found[:4] if commit.changes else found[0]
+                return self._committed(commit, Committed(thread, step, lane, unfolded, False))
 
     def _committed(self, commit: Commit, done: Committed) -> Committed:
         if commit.release and commit.epoch is not None:
             self._engine.hold(self._tenant, Lease(commit.thread_id, commit.branch, commit.epoch), held=False)
         return done
 
-    def _arguments(self, commit: Commit, dead: int | None) -> tuple[Any, ...]:
+    def _call(self, commit: Commit, dead: int | None) -> tuple[bytes, Sequence[Any]]:
+        """The statement of a commit, and its values."""
         (thread_id, branch, id_, base, lane, kind, label, run, next_, created, metadata, manifest, crc, payload, blobs,
-         key, epoch, release, _) = commit  # fmt: skip
+         key, epoch, release, changes) = commit  # fmt: skip
         digests, data = [list(column) for column in zip(*blobs, strict=True)] if blobs else (None, None)
-        return (
+        values = (
             self._tenant, self.durability == "strict", thread_id, branch, id_, base, lane,
             _KINDS[kind], label, run, next_, created, metadata, manifest,
             crc, payload, key, epoch, None if epoch is None else self._my_owner(), release,
             dead, digests, data,
         )  # fmt: skip
+        if not changes:
+            return _COMMIT, values
+        # The changes stand first in the statement, the arguments of clew.commit behind them.
+        statement, of_changes = postgres_call(_COMMIT_AND, self._tenant, split(changes)[0])
+        return statement, (*of_changes, *values)
 
     def apply(
         self, thread_id: str, changes: Sequence[Change | Entry], *, branch: str = "main", epoch: int | None = None

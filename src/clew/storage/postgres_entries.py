@@ -33,12 +33,13 @@ def first_row(
     connection: Connection, statement: bytes, values: Sequence[Any], begin: bytes = b"", then: Then | None = None
 ) -> Row:
     """Run a statement alone, or in a transaction with what follows it; its first row."""
+    cursor: psycopg.Cursor[Row] = connection.calls  # type: ignore[attr-defined]
     if then is None:
-        row = connection.cursor(binary=True).execute(statement, values).fetchone()
+        row = cursor.execute(statement, values).fetchone()
     else:
         with connection.transaction():
             connection.execute(begin)
-            row = connection.cursor(binary=True).execute(statement, values).fetchone()
+            row = cursor.execute(statement, values).fetchone()
             if row is not None:
                 then(connection, row)
     if row is None:
