@@ -6,6 +6,6 @@ read or written of a namespace it remembers, so that the next checkpoint costs w
 """
 
 from clew.placed.threads import Begun, PlacedThreads, Recording
-from clew.placed.values import Found, New, Place, Trail, Write, meet
+from clew.placed.values import Found, New, Place, Question, Trail, Write, meet
 
-__all__ = ["PlacedThreads", "Begun", "Recording", "Place", "Found", "New", "Write", "Trail", "meet"]
+__all__ = ["PlacedThreads", "Begun", "Recording", "Place", "Found", "New", "Write", "Question", "Trail", "meet"]

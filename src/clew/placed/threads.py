@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
+from hashlib import sha256
 from typing import NamedTuple
 
 from clew import references
 from clew.database import Database
 from clew.errors import ClewError, RefNotFound
 from clew.placed.reading import PlacedReading
-from clew.placed.values import New, Place, Write, control_crc, row_of
+from clew.placed.values import New, Place, Question, Write, control_crc, row_of
 from clew.reading import Base
 from clew.retention import ThreadRetention
 from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.seal import record_crc, row_crc, seal_of
 from clew.storage.changes import Change, Record, put_record, set_record
+from clew.storage.ledger import NewRequest
 from clew.storage.placed import Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
+from clew.storage.placed_requests import Asking, activation_of
 from clew.writing import EMPTY_BASE, check_text, merged
 
 _ATTEMPTS = 10
@@ -46,6 +49,13 @@ class Recording(NamedTuple):
 
     thread_id: str
     changes: list[Change]
+    asking: Asking | None
+
+
+def _request(activation: str, asked: Question) -> NewRequest:
+    question = encode(asked.value, path="question")
+    digest = sha256(question).digest()
+    return NewRequest(activation, check_id(asked.id, "question's id"), digest, question)
 
 
 class PlacedThreads(PlacedReading):
@@ -171,8 +181,14 @@ class PlacedThreads(PlacedReading):
         """
         return self.record(self.encoded(place, writes))
 
-    def encoded(self, place: Place, writes: Sequence[Write]) -> Recording:
-        """The first half of `write`, which does not wait for the database."""
+    def encoded(
+        self, place: Place, writes: Sequence[Write], asks: Sequence[Question] = (), answered: str | None = None
+    ) -> Recording:
+        """The first half of `write`, which does not wait for the database.
+
+        What the task of these writes `asks` becomes open requests in the same commit. `answered` names a task whose
+        requests are withdrawn in it, because they have been answered; "" are all tasks of this checkpoint.
+        """
         thread_id = references.check_thread_id(place.thread_id)
         named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
         seal = seal_of(self._tenant, thread_id)
@@ -184,11 +200,17 @@ class PlacedThreads(PlacedReading):
             crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
             record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
             changes.append(set_record(record) if write.idx < 0 else put_record(record))
-        return Recording(place.thread_id, changes)
+        asking = None
+        if asks or answered is not None:
+            activation = activation_of(place.ns, str(place.id), writes[0].task)
+            asking = Asking(place.ns, str(place.id), [_request(activation, one) for one in asks], answered)
+        return Recording(thread_id, changes, asking)
 
     def record(self, recording: Recording) -> list[bool]:
         """The second half of `write`."""
-        thread_id, changes = recording
+        thread_id, changes, asking = recording
+        if asking is not None:
+            return [bool(answer) for answer in self._placed.record(thread_id, changes, asking)]
         return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
 
     # -- what is remembered

@@ -33,6 +33,13 @@ class Write(NamedTuple):
     value: Any
 
 
+class Question(NamedTuple):
+    """What a task asks people. `id` is unique in its thread."""
+
+    id: str
+    value: Any
+
+
 class Found(NamedTuple):
     """A placed checkpoint as read. `parent` is the id of the one it stands on, if that is there."""
 

@@ -8,6 +8,7 @@
 4. The branch `main` follows the latest of the namespace "". A tip that it leaves keeps an automatic name until a child
    of it is placed.
 5. The same placing sent twice is written once.
+6. What tasks ask people are requests of the ledger (placed_requests.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple, cast
 from clew.errors import BadInput, Conflict
 from clew.model import KINDS, Kind
 from clew.storage.changes import Change
+from clew.storage.placed_requests import Asking, ask, overtake, seat
 from clew.storage.port import STEP_BITS, Committed, Row, Snapshot, Storage
 from clew.storage.refusals import no_step
 from clew.storage.relational import STEPS, Relational, RelationalSnapshot, Run, full_rows
@@ -104,7 +106,9 @@ class Placed:
 
     def _place(self, run: Run, placing: Placing) -> Done:
         ns, id_, base = placing.ns, placing.id, placing.base
-        thread, last, last_lane, updated, newest = self._thread(run, placing)
+        thread, last, last_lane, updated, newest, asks = self._thread(
+            run, placing.thread_id, placing.created, place_of(ns, id_)
+        )
         low = thread << STEP_BITS
         latest = run("latest_id", thread=thread, ns=ns)
         known = run("placed", thread=thread, ns=ns, id=id_)
@@ -155,18 +159,34 @@ class Placed:
         self._storage._use_blobs(run, thread, placing.blobs)
         if old is not None:
             self._replace(run, thread, old, step)
+        if asks:
+            seat(run, thread, step, ns, id_)
+        if latest and latest[0][0] < id_ and (latest[0][2] or latest[0][1] != base):
+            overtake(run, self._storage._tenant, thread, placing.thread_id, ns, id_)
         if ns == ROOT and (not latest or latest[0][0] <= id_):
             self._lead(run, thread, base, step)
         for change in placing.changes:
             run(change.name, thread=thread, step=step, **change.values)
         return Done(Committed(thread, step, lane, unfolded, replayed=False), raced)
 
-    def _thread(self, run: Run, placing: Placing) -> tuple[Any, ...]:
-        found = run("place_thread", thread_id=placing.thread_id)
+    def record(self, thread_id: str, changes: Sequence[Change], asking: Asking) -> list[Any]:
+        """Write records, and what they ask or answer, in one transaction; the answer of each change.
+
+        The thread is made when it is new.
+        """
+        with self._storage._writing(thread_id) as run:
+            thread = self._thread(run, thread_id, now(), "")[0]
+            answers = [run(change.name, thread=thread, step=None, **change.values) for change in changes]
+            ask(run, self._storage._tenant, thread, thread_id, asking)
+        return [found[0][0] if found else None for found in answers]
+
+    @staticmethod
+    def _thread(run: Run, thread_id: str, created: int, place: str) -> tuple[Any, ...]:
+        found = run("place_thread", thread_id=thread_id, place=place)
         if not found:
-            thread = run("create_thread", thread_id=placing.thread_id, created=placing.created)[0][0]
+            thread = run("create_thread", thread_id=thread_id, created=created)[0][0]
             run("create_ref", thread=thread, name="main", kind="branch", step=None)
-            found = run("place_thread", thread_id=placing.thread_id)
+            found = run("place_thread", thread_id=thread_id, place=place)
         return found[0]
 
     @staticmethod

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew.model import Kind
-from clew.placed import Found, New
+from clew.placed import Found, New, Question
 
+INTERRUPT, RESUME = "__interrupt__", "__resume__"
+NULL_TASK = "00000000-0000-0000-0000-000000000000"
+"""Whose writes are nobody's: a command's from outside."""
 _HIDDEN = ("branch:", "join:", "__pregel_")
 _INPUT = "__start__"
 _TASKS = "__pregel_tasks"
@@ -80,6 +83,23 @@ def next_nodes(values: Mapping[str, Any], versions: Mapping[str, Any], seen: Map
             nodes.append(node)
     sent = (getattr(task, "node", None) for task in values.get(_TASKS) or ())
     return [*nodes, *(name for name in sent if isinstance(name, str))]
+
+
+def asked(writes: Mapping[str, Any]) -> list[Question]:
+    """What a task asks people with these writes."""
+    interrupts = writes.get(INTERRUPT)
+    if not isinstance(interrupts, (list, tuple)):
+        return []
+    from langgraph.types import Interrupt
+
+    return [Question(one.id, one.value) for one in interrupts if isinstance(one, Interrupt)]
+
+
+def answered(task: str, writes: Mapping[str, Any]) -> str | None:
+    """The task whose questions are answered with these writes; "" are all of the checkpoint."""
+    if RESUME not in writes or INTERRUPT in writes:
+        return None
+    return "" if task == NULL_TASK else task
 
 
 def next_version(current: str | float | None) -> str | int:

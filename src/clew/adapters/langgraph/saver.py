@@ -201,7 +201,8 @@ class ClewSaver(BaseCheckpointSaver[Any]):
             Write(task_id, WRITES_IDX_MAP.get(channel, index), task_path, channel, types.storable(channel, value))
             for index, (channel, value) in enumerate(writes)
         ]
-        return self._threads.encoded(place, rows)
+        named = dict(writes)
+        return self._threads.encoded(place, rows, control.asked(named), control.answered(task_id, named))
 
     def get_next_version(self, current: Key | None, channel: None = None) -> Key:  # noqa: ARG002
         return control.next_version(current)

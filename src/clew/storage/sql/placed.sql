@@ -11,7 +11,11 @@ SELECT {placed_columns} FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
 
 -- name: latest_id
-SELECT p.id, p.step FROM placed p
+-- And whether one of its tasks has asked something: -3 is what such a record counts as.
+SELECT p.id, p.step, EXISTS (
+    SELECT 1 FROM record r WHERE r.tenant = :tenant AND r.thread = :thread
+        AND r.place = length(p.ns) || ':' || p.ns || p.id AND r.idx = -3)
+FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
 
 -- name: placed_page
@@ -41,12 +45,25 @@ WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({e
 SELECT {columns}, c.manifest, c.crc FROM checkpoint c
 WHERE c.tenant = :tenant AND c.key IN (SELECT :low + s.item FROM ({each:steps}) AS s)
 
+-- name: placed_requests
+SELECT q.number, q.activation, q.ask FROM request q
+WHERE q.tenant = :tenant AND q.thread = :thread AND q.activation >= :low AND q.activation < :high AND q.status = 'open'
+ORDER BY q.number
+
+-- name: seat_requests
+UPDATE request SET step = :step
+WHERE tenant = :tenant AND thread = :thread AND activation >= :low AND activation < :high AND status = 'open'
+
+-- part: asks_already
+EXISTS (SELECT 1 FROM record r WHERE r.tenant = t.tenant AND r.thread = t.thread AND r.place = :place AND r.idx = -3)
+
 -- name: place_thread (sqlite)
-SELECT t.thread, {last_step}, t.lane, t.updated, (SELECT max(updated) FROM thread WHERE tenant = :tenant)
+-- And whether a task of the checkpoint that comes has asked something already.
+SELECT t.thread, {last_step}, t.lane, t.updated, (SELECT max(updated) FROM thread WHERE tenant = :tenant), {asks_already}
 FROM thread t WHERE t.tenant = :tenant AND t.id = :thread_id
 
 -- name: place_thread (postgres)
-SELECT t.thread, t.step, t.lane, 0, 1 FROM thread t WHERE t.tenant = :tenant AND t.id = :thread_id
+SELECT t.thread, t.step, t.lane, 0, 1, {asks_already} FROM thread t WHERE t.tenant = :tenant AND t.id = :thread_id
 
 -- name: count_thread
 UPDATE thread SET step = :step, lane = :lane, updated = :updated WHERE tenant = :tenant AND thread = :thread

@@ -6,6 +6,12 @@
 INSERT INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
 ON CONFLICT DO UPDATE SET idx = idx RETURNING name = :name AND value = :value
 
+-- name: put_record (postgres)
+SELECT clew.put_record(:tenant, :thread, :step, :beside, :place, :task, :idx, :path, :name, :value, :crc)
+
+-- name: set_record (postgres)
+SELECT clew.set_record(:tenant, :thread, :step, :beside, :place, :task, :idx, :path, :name, :value, :crc)
+
 -- name: set_record (sqlite)
 INSERT OR REPLACE INTO record VALUES (:thread, :place, :task, :idx, :tenant, :beside, :crc, :path, :name, :value)
 RETURNING 1
