@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "examples" / "README.md"],
+    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("README.md")],
     key=lambda page: page.relative_to(ROOT),
 )
 _BLOCK = re.compile(r"^```python\n(.*?)^```|^<!-- setup\n(.*?)^-->", re.MULTILINE | re.DOTALL)
