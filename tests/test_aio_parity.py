@@ -34,6 +34,16 @@ def test_names_and_parameters_agree(sync: type, aio: type) -> None:
             ], name
 
 
+def test_a_request_is_the_same_awaited() -> None:
+    plain = {"id", "check", "as_json"}
+    names = {name for name in public(clew.Request) if callable(getattr(clew.Request, name))}
+    assert names - plain == {name for name in public(clew.aio.Request) if callable(getattr(clew.aio.Request, name))}
+    for name in names - plain:
+        ours, theirs = getattr(clew.Request, name), getattr(clew.aio.Request, name)
+        assert inspect.iscoroutinefunction(theirs)
+        assert inspect.signature(ours).parameters == inspect.signature(theirs).parameters
+
+
 def test_open_takes_the_same() -> None:
     assert str(inspect.signature(clew.open).parameters) == str(inspect.signature(clew.aio.open).parameters)
 

@@ -10,8 +10,9 @@
 
 from clew.database import Database, open  # noqa: A004 - `clew.open` is the name people guess
 from clew.items import Item, Store
-from clew.model import Checkpoint, Page, Pruned, ThreadInfo, Usage
+from clew.model import Checkpoint, Notified, Page, Pruned, ThreadInfo, Usage
 from clew.references import thread_id
+from clew.requests import Answer, Request
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
 from clew.state.draft import Extend as extend  # noqa: N813 - reads as a verb where it is used
@@ -31,11 +32,14 @@ __all__ = [
     "Thread",
     "Store",
     "Item",
+    "Request",
+    "Answer",
     "Diff",
     "Checkpoint",
     "ThreadInfo",
     "Page",
     "Pruned",
+    "Notified",
     "Usage",
     "Blob",
     "Opaque",

@@ -10,18 +10,21 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
 
-from clew import database, items, model, thread
+from clew import database, items, model, requests, thread
 from clew.database import Order
 from clew.hop import Hop as _Hop
 from clew.items import Filter, Index, Item, ItemOrder, Texts
-from clew.model import Durability, Page, Pruned, ThreadInfo, Usage
+from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage
+from clew.requests import Answer
 from clew.state.diff import Diff
 from clew.state.namespace import Namespace
+from clew.storage.ledger import RequestStatus
 from clew.storage.port import Lease
 from clew.writing import Memory, Ref
 
@@ -53,6 +56,37 @@ _FIELDS = (
     "thread_id",
     "_load",
 )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Request(requests.Request):
+    """A request whose methods are awaited, but for `check` and `as_json`."""
+
+    _hop: _Hop
+
+    async def state(self) -> dict[str, Any]:  # type: ignore[override]
+        return await self._hop(requests.Request.state, self)
+
+    async def changes(self) -> Diff:  # type: ignore[override]
+        return await self._hop(requests.Request.changes, self)
+
+    async def answer(self, value: Any, *, by: str, reason: str | None = None) -> Request:  # type: ignore[override]
+        given = await self._hop(requests.Request.answer, self, value, by=by, reason=reason)
+        return _request(given, self._hop)
+
+    async def approve(self, *, by: str, reason: str | None = None) -> Request:  # type: ignore[override]
+        return _request(await self._hop(requests.Request.approve, self, by=by, reason=reason), self._hop)
+
+    async def reject(self, *, by: str, reason: str | None = None) -> Request:  # type: ignore[override]
+        return _request(await self._hop(requests.Request.reject, self, by=by, reason=reason), self._hop)
+
+    async def audit(self) -> list[Answer]:  # type: ignore[override]
+        return await self._hop(requests.Request.audit, self)
+
+
+def _request(request: requests.Request, hop: _Hop) -> Request:
+    values: dict[str, Any] = {field.name: getattr(request, field.name) for field in fields(requests.Request)}
+    return Request(**values, _hop=hop)
 
 
 def open(  # noqa: A001 - `clew.aio.open` is the name people guess
@@ -121,6 +155,37 @@ class Database:
         **scope: str | int,
     ) -> Store:
         return Store(self._sync.store(embed=embed, dims=dims, texts=texts, **scope), self._hop)
+
+    async def requests(
+        self,
+        *,
+        status: RequestStatus | None = "open",
+        assignee: str | None = None,
+        thread: str | Thread | None = None,
+        run: str | None = None,
+        limit: int = database.PAGE,
+        cursor: str | None = None,
+    ) -> Page[Request]:
+        thread_id = thread.id if isinstance(thread, Thread) else thread
+        page = await self._hop(
+            self._sync.requests,
+            status=status,
+            assignee=assignee,
+            thread=thread_id,
+            run=run,
+            limit=limit,
+            cursor=cursor,
+        )
+        return Page([_request(request, self._hop) for request in page], page.cursor)
+
+    async def request(self, request: str | int) -> Request:
+        return _request(await self._hop(self._sync.request, request), self._hop)
+
+    async def signal(self, name: str, value: Any = None, *, key: str | None = None) -> bool:
+        return await self._hop(self._sync.signal, name, value, key=key)
+
+    async def notify(self, command: Sequence[str], *, limit: int = database.PAGE, timeout: float = 30.0) -> Notified:
+        return await self._hop(self._sync.notify, command, limit=limit, timeout=timeout)
 
     async def usage(self) -> Usage:
         return await self._hop(self._sync.usage)
@@ -359,4 +424,4 @@ async def _entered(block: Any, hop: _Hop) -> AsyncIterator[Any]:
         await hop(block.__exit__, None, None, None)
 
 
-__all__ = ["open", "Database", "Thread", "Store", "Checkpoint"]
+__all__ = ["open", "Database", "Thread", "Store", "Checkpoint", "Request"]

@@ -15,11 +15,13 @@ from urllib.parse import unquote, urlsplit
 from clew import references
 from clew.errors import BadInput, ThreadNotFound
 from clew.items import Store, Texts
-from clew.model import Durability, Page, Pruned, ThreadInfo, Usage, from_microseconds
+from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage, from_microseconds
+from clew.requests import Request, Room, check_signal, find_request, list_requests
 from clew.retention import prune
-from clew.state.codec import decode
+from clew.state.codec import decode, encode
 from clew.state.match import compile_filter
 from clew.storage.items import items_of
+from clew.storage.ledger import RequestStatus, ledger_of
 from clew.storage.port import Listed, Storage
 from clew.thread import Thread
 from clew.writing import Memory
@@ -199,6 +201,58 @@ class Database:
         ['1']
         """
         return Store(items_of(self._rows), self._tenant, scope, embed=embed, dims=dims, texts=texts)
+
+    def requests(
+        self,
+        *,
+        status: RequestStatus | None = "open",
+        assignee: str | None = None,
+        thread: str | Thread | None = None,
+        run: str | None = None,
+        limit: int = PAGE,
+        cursor: str | None = None,
+    ) -> Page[Request]:
+        """A page of what agents have asked of people, the oldest first: open requests, or those of another status.
+
+        `status` is "open", "answered", "expired" or "withdrawn"; None is all of them. The page's `cursor` fetches the
+        next one.
+        """
+        return list_requests(
+            self._room, status=status, assignee=assignee, thread=thread, run=run, limit=limit, cursor=cursor
+        )
+
+    def request(self, request: str | int) -> Request:
+        """The request of this name: `db.request("R-12")`, or 12."""
+        return find_request(self._room, request)
+
+    def signal(self, name: str, value: Any = None, *, key: str | None = None) -> bool:
+        """Leave a value under a name, for the one `clew.wait` that takes it; it may begin to wait later.
+
+        With a `key`, a signal that is sent again counts once: False when one with this name and key was left before.
+
+        >>> db = open("memory:")
+        >>> db.signal("paid:42", {"amount": 420}, key="event-7"), db.signal("paid:42", {"amount": 420}, key="event-7")
+        (True, False)
+        """
+        check_signal(name, key)
+        return self._room.ledger.signal(name, encode(value), key=key)
+
+    def notify(self, command: Sequence[str], *, limit: int = PAGE, timeout: float = 30.0) -> Notified:
+        """Run a command for each open request that nobody has been told of, up to `limit`, with the request on stdin.
+
+        What it gets is `request.as_json()`, with `event`, `tenant` and `attempt`. It is run without a shell. When it
+        ends with 0, the request is told, once; on anything else, or after `timeout` seconds, it is told again later:
+        after 10 s, 20 s, and so on, up to an hour. A kill between the command and its record tells it twice.
+
+        Call this in a loop, in as many processes as you like.
+        """
+        from clew.notifying import notify  # brings subprocess
+
+        return notify(self._room, command, limit=limit, timeout=timeout)
+
+    @property
+    def _room(self) -> Room:
+        return Room(self._storage, self._tenant, ledger_of(self._rows))
 
     def usage(self) -> Usage:
         """How much is stored."""

@@ -19,7 +19,9 @@ ClewError
 │   └── Fenced              stop: another owner has taken over
 ├── BadInput            mend the call
 │   ├── BadReference
-│   └── BadName
+│   ├── BadName
+│   └── WrongAnswer         not of the shape that was asked for  (`.path`, `.problems`)
+├── Rejected            somebody turned down what was asked   (`.request`, `.by`, `.reason`)
 ├── CodecError          mend the value or register its type  (`.path`)
 │   ├── Unserialisable
 │   └── TooLarge
@@ -194,6 +196,37 @@ class BadReference(BadInput):
 
 class BadName(BadInput):
     code = "bad_name"
+
+
+class WrongAnswer(BadInput):
+    """The answer is not of the shape that was asked for. It was not recorded; the request is as open as before.
+
+    `.path` leads to what is wrong in it (empty: all of it), `.problems` tells what was expected there.
+    """
+
+    code = "wrong_answer"
+
+    def __init__(
+        self, message: str, *, path: str = "", problems: tuple[str, ...] = (), hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.problems = problems
+
+
+class Rejected(ClewError):
+    """Somebody turned down what was asked, and the schema has no answer that says so. Who asked gets this."""
+
+    code = "rejected"
+    default_hint = "catch it where you ask, or ask with a schema that has a way to say no, such as bool"
+
+    def __init__(
+        self, message: str, *, request: str = "", by: str = "", reason: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.request = request
+        self.by = by
+        self.reason = reason
 
 
 class CodecError(ClewError):

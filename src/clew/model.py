@@ -154,6 +154,14 @@ class Pruned:
     dry_run: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Notified:
+    """What `notify` came to: requests that the command was told of, and those that it failed for."""
+
+    told: int
+    failed: int
+
+
 def from_microseconds(stamp: int) -> datetime:
     """The stored form of a time (microseconds since 1970, UTC) as people use it."""
     return _EPOCH + timedelta(0, 0, stamp)
