@@ -13,6 +13,14 @@ from clew.items import Item, Store
 from clew.model import Checkpoint, Notified, Page, Pruned, ThreadInfo, Usage
 from clew.references import thread_id
 from clew.requests import Answer, Request
+from clew.runs import Run
+from clew.runtime.activation import bind
+from clew.runtime.agent import Agent, Event, agent
+from clew.runtime.calls import call_key, recorded
+from clew.runtime.machine import Send
+from clew.runtime.reducers import merge, messages
+from clew.runtime.retry import Retry
+from clew.runtime.waiting import ask, checkpoint, context, emit, sleep, wait
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
 from clew.state.draft import Extend as extend  # noqa: N813 - reads as a verb where it is used
@@ -28,6 +36,23 @@ __all__ = [
     "extend",
     "diff",
     "as_json",
+    "agent",
+    "recorded",
+    "call_key",
+    "ask",
+    "wait",
+    "sleep",
+    "emit",
+    "checkpoint",
+    "context",
+    "bind",
+    "merge",
+    "messages",
+    "Agent",
+    "Run",
+    "Event",
+    "Retry",
+    "Send",
     "Database",
     "Thread",
     "Store",

@@ -13,15 +13,16 @@ from typing import Any, Literal, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from clew import references
-from clew.errors import BadInput, ThreadNotFound
+from clew.errors import BadInput, RunNotFound, ThreadNotFound
 from clew.items import Store, Texts
 from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage, from_microseconds
 from clew.requests import Request, Room, check_signal, find_request, list_requests
 from clew.retention import prune
+from clew.runs import Run
 from clew.state.codec import decode, encode
 from clew.state.match import compile_filter
 from clew.storage.items import items_of
-from clew.storage.ledger import RequestStatus, ledger_of
+from clew.storage.ledger import RequestStatus, RunStatus, ledger_of
 from clew.storage.port import Listed, Storage
 from clew.thread import Thread
 from clew.writing import Memory
@@ -139,11 +140,15 @@ class Database:
 
     def thread(self, id: str, *, branch: str = "main") -> Thread:  # noqa: A002 - the word of the design
         """A handle on a thread. It need not exist: the first save makes it."""
-        return Thread(self._storage, self._tenant, id, branch)
+        thread = Thread(self._storage, self._tenant, id, branch)
+        thread._db = self
+        return thread
 
     def _thread_with_memory(self, thread_id: str, branch: str, memory: Memory) -> Thread:
         """A handle that remembers in a place of the caller's: for those who share handles in their own way."""
-        return Thread(self._storage, self._tenant, thread_id, branch, memory)
+        thread = Thread(self._storage, self._tenant, thread_id, branch, memory)
+        thread._db = self
+        return thread
 
     def threads(
         self,
@@ -253,6 +258,27 @@ class Database:
     @property
     def _room(self) -> Room:
         return Room(self._storage, self._tenant, ledger_of(self._rows))
+
+    def runs(
+        self,
+        *,
+        thread: str | None = None,
+        status: RunStatus | None = None,
+        limit: int = PAGE,
+        cursor: str | None = None,
+    ) -> Page[Run]:
+        """A page of runs, newest first."""
+        limit = references.check_count(limit, "limit", 1)
+        rows = ledger_of(self._storage).runs(thread_id=thread, status=status, after=cursor, limit=limit + 1)
+        more = rows[limit - 1].id if len(rows) > limit else None
+        return Page([Run(self, row) for row in rows[:limit]], more)
+
+    def run(self, id: str) -> Run:  # noqa: A002 - the word of the design
+        """A run by its id."""
+        row = ledger_of(self._storage).run(id)
+        if row is None:
+            raise RunNotFound(f"there is no run {id!r}", hint="`clew runs` lists the runs of this database")
+        return Run(self, row)
 
     def usage(self) -> Usage:
         """How much is stored."""

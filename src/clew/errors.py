@@ -20,8 +20,10 @@ ClewError
 ├── BadInput            mend the call
 │   ├── BadReference
 │   ├── BadName
-│   └── WrongAnswer         not of the shape that was asked for  (`.path`, `.problems`)
+│   ├── WrongAnswer         not of the shape that was asked for  (`.path`, `.problems`)
+│   └── NoRun               called outside of a run
 ├── Rejected            somebody turned down what was asked   (`.request`, `.by`, `.reason`)
+├── ActivationClosed    stop: the node that this is part of is over
 ├── CodecError          mend the value or register its type  (`.path`)
 │   ├── Unserialisable
 │   └── TooLarge
@@ -196,6 +198,20 @@ class BadReference(BadInput):
 
 class BadName(BadInput):
     code = "bad_name"
+
+
+class NoRun(BadInput):
+    """What only a run's nodes may call was called elsewhere."""
+
+    code = "no_run"
+    default_hint = "call it within a node; threads and callbacks need clew.bind(fn)"
+
+
+class ActivationClosed(ClewError):
+    """The node is over: it has paused, failed, or run out of time. What still runs of it may not write."""
+
+    code = "activation_closed"
+    default_hint = "await what a node starts before it returns"
 
 
 class WrongAnswer(BadInput):

@@ -42,6 +42,14 @@ def verified(row: Row, seal: int) -> Row:
     return row
 
 
+def next_names(packed: bytes | None) -> tuple[str, ...]:
+    """The nodes that run next, of a checkpoint's stored plan: names, or what a runtime keeps under "tasks"."""
+    if packed is None:
+        return ()
+    plan = decode(packed)
+    return tuple(task[0] for task in plan["tasks"]) if type(plan) is dict else tuple(plan)
+
+
 def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]]) -> Checkpoint:
     """The row as people see it."""
     return Checkpoint(
@@ -51,7 +59,7 @@ def to_checkpoint(row: Row, thread_id: str, load: Callable[[int], dict[str, Any]
         row.kind,
         row.label,
         row.run,
-        () if row.next is None else tuple(decode(row.next)),
+        next_names(row.next),
         from_microseconds(row.created),
         dict(_NOTHING) if row.metadata is None else decode(row.metadata),
         thread_id,

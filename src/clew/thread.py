@@ -221,20 +221,22 @@ class Thread(Writing):
         """
         references.check_name(branch)
         forked = Thread(self._storage, self._tenant, self._id, branch)
+        forked._db = self._db
         if update is None:
             self._storage.create_branch(self._id, branch, self._checkpoint_at(ref).step)
             return forked
         self._check_state(update)
-        base = self._layout_at(ref)
+        base, plan = self._fork_at(ref)
         draft = Draft(base.tree)
         draft.tell_state(dict(update))
-        forked._commit(draft, base, "fork", None, None, None)
+        forked._commit(draft, base, "fork", None, None, None, next=plan)
         return forked
 
     def copy(self, ref: Ref = "head", *, to: str) -> Thread:
         """The state at a checkpoint as the first one of another thread. Nothing is shared with it."""
         source = self.checkpoint(ref)
         target = Thread(self._storage, self._tenant, to)
+        target._db = self._db
         draft = Draft(EMPTY)
         state = self._state_at(source)
         draft.put_state(state)

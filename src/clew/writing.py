@@ -6,20 +6,22 @@ import os
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from clew import references
 from clew.errors import BadInput, Busy, ClewError, Conflict
 from clew.model import Checkpoint, Kind, from_microseconds
-from clew.reading import Base, find_row, reader, to_checkpoint, verified
+from clew.reading import Base, find_row, next_names, reader, to_checkpoint, verified
 from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.pieces import fold, unpack
 from clew.state.reader import Reader
 from clew.state.seal import row_crc, seal_of
+from clew.storage.changes import Change
+from clew.storage.ledger import Entry
 from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Piece, Row, Snapshot, Storage
 
 Ref = str | int | Checkpoint
@@ -38,6 +40,8 @@ class Memory:
 
     base: Base | None = None
     lease: Lease | None = None
+    kept: tuple[Base, dict[str, Any]] | None = None
+    """What a run left for the next one: the head's base and its state, which nobody else holds."""
 
 
 class SharedMemory(Memory):
@@ -76,6 +80,9 @@ class SharedMemory(Memory):
 
 class Writing:
     """The part of a handle that people do not see."""
+
+    _db: Any = None
+    """The database that the handle came from, for what a thread alone does not have."""
 
     def __init__(
         self, storage: Storage, tenant: str, thread_id: str, branch: str = "main", memory: Memory | None = None
@@ -211,6 +218,12 @@ class Writing:
             thread, row = find_row(snapshot, self._id, self._branch, ref)
             return self._laid_out(snapshot, thread, row, own=False)
 
+    def _fork_at(self, ref: Ref) -> tuple[Base, bytes | None]:
+        """Any checkpoint as the base of a fork, and what was to run next there: a fork goes on with that."""
+        with self._storage.snapshot() as snapshot:
+            thread, row = find_row(snapshot, self._id, self._branch, ref)
+            return self._laid_out(snapshot, thread, row, own=False), row.next
+
     def _laid_out(self, snapshot: Snapshot, thread: int, row: Row, *, own: bool) -> Base:
         lane = row.lane if own else 0
         reading = Reader(verified(row, self._seal).manifest, row.lane, self._seal, own=own)
@@ -231,6 +244,9 @@ class Writing:
         *,
         release: bool = False,
         of: int = 0,
+        run: str | None = None,
+        next: bytes | None = None,  # noqa: A002 - the word of the glossary
+        changes: Sequence[Change | Entry] = (),
     ) -> Checkpoint:
         """Write the draft in one transaction, and make the result this handle's base. `of`: whose state it is."""
         id_ = new_id()
@@ -248,17 +264,18 @@ class Writing:
             base.lane,
             kind,
             check_text(label, "label"),
-            None,
-            None,
+            run,
+            next,
             created,
             packed,
             manifest,
-            row_crc(self._seal, id_, kind, label, None, None, created, packed, manifest),
+            row_crc(self._seal, id_, kind, label, run, next, created, packed, manifest),
             draft.payload(self._seal),
             tuple(draft.blobs.items()),
             check_text(key, "key"),
             None if lease is None else lease.epoch,
             release,
+            changes,
         )
         try:
             done = self._storage.commit(commit)
@@ -266,7 +283,8 @@ class Writing:
             raise self._explained(conflict, base) from None
         told = {} if packed is None else decode(packed)
         at = from_microseconds(created)
-        checkpoint = Checkpoint(id_, done.step, base.step, kind, label, None, (), at, told, self._id, self._state_at)
+        names = next_names(next)
+        checkpoint = Checkpoint(id_, done.step, base.step, kind, label, run, names, at, told, self._id, self._state_at)
         if done.replayed and (written := self._checkpoint_at(done.step)).id != id_:
             # Whatever is written next stands on what was written then, not on this draft.
             self._memory.base = self._layout_at(done.step)._replace(of=of)

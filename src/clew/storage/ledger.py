@@ -414,5 +414,6 @@ def ledger_of(storage: Storage) -> Ledger:
     from clew.storage.ledger_relational import RelationalLedger
     from clew.storage.relational import Relational
 
-    assert isinstance(storage, Relational)  # noqa: S101 - every backend is
-    return RelationalLedger(storage)
+    rows = storage if isinstance(storage, Relational) else storage._rows  # type: ignore[attr-defined]  # blobs as files
+    assert isinstance(rows, Relational)  # noqa: S101 - every backend is
+    return RelationalLedger(rows)

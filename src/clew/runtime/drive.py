@@ -1,0 +1,364 @@
+"""Driving a run: rounds of nodes, and one checkpoint after each.
+
+A drive holds the lease of the run's branch. It begins where the run stands (its position, the state, the journal of the
+round under way) and ends when the run is over, or has to wait. Whatever it writes is one commit for each round:
+the state, where the run stands now, and what the ledger has of it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from clew.errors import BadInput
+from clew.model import Checkpoint
+from clew.runtime.journal import Journal
+from clew.runtime.machine import Position, Task
+from clew.runtime.node_activation import NodeActivation
+from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run_async, run_sync
+from clew.runtime.reducers import Changes
+from clew.state.codec import encode
+from clew.state.draft import Draft
+from clew.state.private import private
+from clew.state.values import ExceptionSummary
+from clew.storage.changes import Change
+from clew.storage.ledger import Entry, Ledger, Move, RunStatus, Withdraw
+from clew.storage.port import Lease
+from clew.thread import Thread
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from clew.runtime.agent import Agent
+
+Listener = Callable[[str, str | None, Any], None]
+"""Is told what happens: the kind of event, the node, a value."""
+
+_LOOK = 0.5
+"""Seconds between two looks at what others want of this run."""
+
+
+class Drive:
+    """One stretch of a run, under one lease. `thread` is a handle of the drive's own that holds the lease."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        thread: Thread,
+        ledger: Ledger,
+        lease: Lease,
+        run: str,
+        *,
+        state: dict[str, Any],
+        position: Position,
+        context: Any = None,
+        listener: Listener | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.agent = agent
+        self.thread = thread
+        self.ledger = ledger
+        self.lease = lease
+        self.run = run
+        self.state = state
+        self.position = position
+        self.context = context
+        self.journal = Journal(thread._storage, thread._tenant, thread.id, run, lease)
+        self.released = False
+        self._listener = listener
+        self._loop = loop
+        self._stop = threading.Event()
+        self._halt = threading.Event()
+        self._looked = time.monotonic()
+        self._writing = threading.RLock()
+        self._async: set[asyncio.Task[Any]] = set()
+        self._asked = False
+
+    # -- from outside
+
+    def stop(self) -> None:
+        """Cancel the run: nodes that can be interrupted are, the others at their next call of Clew."""
+        self._stop.set()
+        for task in list(self._async):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    def halt(self) -> None:
+        """Go no further than the end of this round; the run can be resumed."""
+        self._halt.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait within a node's attempts; shorter when the run is cancelled."""
+        self._stop.wait(seconds)
+
+    # -- for nodes
+
+    def activation(self, task: Task) -> NodeActivation:
+        return NodeActivation(self, task)
+
+    def lent(self, value: Any) -> Any:
+        with self._writing:
+            return private(value)
+
+    def tell(self, kind: str, node: str | None = None, value: Any = None) -> None:
+        if self._listener is not None:
+            self._listener(kind, node, value)
+
+    def opened(self) -> None:
+        """A node of this round has asked somebody."""
+        self._asked = True
+
+    # -- rounds
+
+    def drive(self) -> RunStatus:
+        """Go on until the run is over, or has to wait."""
+        while True:
+            if self._wanted_cancel():
+                return self._cancelled([])
+            outcomes = self._round()
+            if any(isinstance(outcome, Failed) for _, outcome in outcomes):
+                return self._failed(outcomes)
+            if self.stopping or any(isinstance(outcome, Stopped) for _, outcome in outcomes):
+                return self._cancelled(outcomes)
+            if any(isinstance(outcome, Paused) for _, outcome in outcomes):
+                return self._park(outcomes)
+            if self._end_round(outcomes):
+                return "done"
+            if self._halt.is_set():
+                return self._move("paused")
+
+    def _round(self) -> list[tuple[Task, Outcome]]:
+        """Run the tasks of a round that have not finished yet; outcomes in the order of the tasks."""
+        if self.position.round >= self.agent.max_rounds:
+            error = BadInput(
+                f"agent {self.agent.name!r} has gone through {self.position.round} rounds without an end",
+                hint="clew.Agent(…, max_rounds=…) allows more; then resume the run",
+            )
+            return [(self.position.tasks[0], Failed(error))]
+        outcomes: dict[Task, Outcome] = {}
+        todo: list[tuple[Node, Task]] = []
+        for task in self.position.tasks:
+            update = {} if task.name in self.position.done else self.journal.finished(self.key(task))
+            if update is None:
+                todo.append((self.agent.node_named(task.node), task))
+            else:
+                outcomes[task.name] = Done(update)  # type: ignore[index]
+        for task, outcome in self._run(todo):
+            outcomes[task.name] = outcome  # type: ignore[index]
+        return [(task, outcomes[task.name]) for task in self.position.tasks]  # type: ignore[index]
+
+    def key(self, task: Task) -> str:
+        """What names a task in the journal of its run."""
+        return f"{self.position.round}/{task.name}"
+
+    def _run(self, todo: Sequence[tuple[Node, Task]]) -> list[tuple[Task, Outcome]]:
+        if len(todo) == 1 and not todo[0][0].is_async:
+            node, task = todo[0]
+            self.tell("node", task.name)
+            return [(task, self._noted(task, run_sync(self, node, task)))]
+        ended: queue.SimpleQueue[tuple[Task, Outcome | BaseException]] = queue.SimpleQueue()
+        for node, task in todo:
+            self.tell("node", task.name)
+            self._launch(node, task, ended)
+        found: list[tuple[Task, Outcome]] = []
+        while len(found) < len(todo):
+            try:
+                task, outcome = ended.get(timeout=_LOOK)
+            except queue.Empty:
+                if self._wanted_cancel():
+                    self.stop()
+                continue
+            if isinstance(outcome, BaseException):
+                self.stop()
+                raise outcome
+            found.append((task, self._noted(task, outcome)))
+            whole = len(found) == len(todo) and all(isinstance(one, Done) for _, one in found)
+            if isinstance(outcome, Done) and not whole:
+                self.journal.finish(self.key(task), outcome.update)
+        return found
+
+    def _noted(self, task: Task, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Done):
+            self.tell("update", task.name, outcome.update)
+        return outcome
+
+    def _launch(self, node: Node, task: Task, ended: queue.SimpleQueue[tuple[Task, Any]]) -> None:
+        if node.is_async:
+            from clew.runtime.loops import own_loop, start
+
+            async def main() -> None:
+                import asyncio
+
+                me = asyncio.current_task()
+                assert me is not None  # noqa: S101
+                self._async.add(me)
+                try:
+                    if self.stopping:
+                        me.cancel()
+                    ended.put((task, await run_async(self, node, task)))
+                except BaseException as error:
+                    ended.put((task, Stopped() if isinstance(error, asyncio.CancelledError) else error))
+                    raise
+                finally:
+                    self._async.discard(me)
+
+            start(main(), self._loop or own_loop())
+            return
+
+        def work() -> None:
+            try:
+                ended.put((task, run_sync(self, node, task)))
+            except BaseException as error:
+                ended.put((task, error))
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(work,), name=f"clew-{task.name}", daemon=True).start()
+
+    # -- ends of rounds
+
+    def _end_round(self, outcomes: Sequence[tuple[Task, Outcome]]) -> bool:
+        """One commit takes in what the tasks returned; whether the run is done."""
+        try:
+            changes = self._taken_in(outcomes)
+            following = self.agent.graph.advance(self.position, lambda: self._view(changes.state))
+        except Exception as error:
+            self._keep_finished(outcomes)
+            self._failed([(outcomes[0][0], Failed(error))])
+            raise AssertionError("unreachable") from None
+        names = dict.fromkeys(task.node for task in self.position.tasks)
+        over = not following.tasks
+        if not over and self.agent.checkpoint == "run":
+            self._keep_finished(outcomes)
+            self.state, self.position = changes.state, following
+            return False
+        told = changes.told if self.agent.checkpoint == "round" else changes.state
+        entries: list[Entry] = [Withdraw(run=self.run)] if self._asked else []
+        if over:
+            entries.append(Move(self.run, "done", was=("running",)))
+        self.write("step", ", ".join(names), told, following, entries, ended=True, release=over)
+        self.state = changes.state
+        return over
+
+    def _taken_in(self, outcomes: Sequence[tuple[Task, Outcome]]) -> Changes:
+        schema = self.agent.schema
+        changes = Changes(self.state, schema.reducers, schema.empties)
+        for task, outcome in outcomes:
+            if isinstance(outcome, Done):
+                changes.take(outcome.update, task.name)
+        return changes
+
+    def _view(self, state: dict[str, Any]) -> Any:
+        return self.agent.schema.view(private(state))
+
+    def _keep_finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
+        for task, outcome in outcomes:
+            if isinstance(outcome, Done) and self.journal.finished(self.key(task)) is None:
+                self.journal.finish(self.key(task), outcome.update)
+
+    def write(
+        self,
+        kind: Any,
+        label: str | None,
+        told: Mapping[str, Any],
+        position: Position,
+        entries: Sequence[Entry | Change] = (),
+        *,
+        ended: bool = False,
+        release: bool = False,
+    ) -> Checkpoint:
+        """Commit changes of the state, with where the run stands then."""
+        with self._writing:
+            base = self.thread._memory.base
+            assert base is not None  # noqa: S101 - whoever made the drive has read or written the head
+            draft = Draft(base.tree)
+            draft.tell_state(dict(told))
+            changes = [*entries, *(self.journal.emptied() if ended else ())]
+            written = self.thread._commit(
+                draft, base, kind, label, None, None, run=self.run, next=position.pack(), changes=changes, release=release
+            )
+            self.released = self.released or release
+            self.position = position
+            if ended:
+                self.journal.forget()
+                self._asked = False
+        self.tell("checkpoint", None, written)
+        return written
+
+    def write_within(self, label: str, update: dict[str, Any], record: Change) -> None:
+        """A checkpoint in the middle of a round: the state changes, where the run stands does not."""
+        with self._writing:
+            changes = Changes(self.state, self.agent.schema.reducers, self.agent.schema.empties)
+            changes.take(update, label)
+            self.write("step", label, changes.told, self.position, [record])
+            self.state = changes.state
+
+    # -- other ends
+
+    def _park(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
+        """Wait for people, signals or time, without a process."""
+        self._keep_finished(outcomes)
+        pauses = [pause for _, outcome in outcomes if isinstance(outcome, Paused) for pause in outcome.pauses]
+        requests = tuple(number for pause in pauses for number in pause.requests)
+        status: RunStatus = "sleeping" if all(pause.sleeping for pause in pauses) else "waiting"
+        return self._move(status, requests=requests)
+
+    def _failed(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
+        self._keep_finished(outcomes)
+        task, failed = next((task, outcome) for task, outcome in outcomes if isinstance(outcome, Failed))
+        error = failed.error
+        self._move("failed", error=encode(summary_of(error)))
+        base = self.thread._memory.base
+        step = base.step if base is not None else None
+        error.add_note(
+            f"in node {task.name!r} of run {self.run} ({self.agent.name}) on thread {self.thread.id!r}, after step {step}; "
+            "resume the run to try the node again"
+        )
+        raise error
+
+    def _cancelled(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
+        """What has finished is kept: as a checkpoint, from which the run could be gone on with."""
+        finished = [task.name for task, outcome in outcomes if isinstance(outcome, Done)]
+        entries = [Move(self.run, "cancelled")]
+        if not finished:
+            return self._move("cancelled")
+        changes = self._taken_in(outcomes)
+        at = self.position._replace(done=tuple(dict.fromkeys([*self.position.done, *finished])))
+        self.write("step", "cancelled", changes.told, at, entries, ended=True, release=True)
+        self.state = changes.state
+        return "cancelled"
+
+    def _move(self, status: RunStatus, *, requests: Sequence[int] = (), error: bytes | None = None) -> RunStatus:
+        self.ledger.apply(
+            self.thread.id, [Move(self.run, status, ("running",), requests=requests, error=error)], lease=self.lease
+        )
+        return status
+
+    def _wanted_cancel(self) -> bool:
+        """Whether somebody wants this run to be cancelled; others' wishes are looked at now and then."""
+        if self._stop.is_set():
+            return True
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return False
+        self._looked = now
+        row = self.ledger.run(self.run)
+        return row is not None and row.wanted == "cancel"
+
+
+def summary_of(error: BaseException) -> ExceptionSummary:
+    """What the ledger keeps of an error."""
+    cause = error.__cause__
+    return ExceptionSummary(
+        type(error).__qualname__,
+        str(error)[:2000],
+        tuple(getattr(error, "__notes__", ()))[:20],
+        tuple(str(arg)[:200] for arg in error.args[:10]),
+        summary_of(cause) if isinstance(cause, Exception) and cause is not error else None,
+    )

@@ -1,0 +1,76 @@
+"""The activation of a node of an agent: its journal is that of the run, its way out that of the drive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from clew.asking import new_request
+from clew.errors import Rejected
+from clew.runtime.activation import Activation, Slot, Stop
+from clew.runtime.machine import Task
+from clew.runtime.waiting import ask_in, asking
+
+_WRITTEN = b"\xc0"
+
+if TYPE_CHECKING:
+    from clew.runtime.drive import Drive
+    from clew.runtime.nodes import Node
+
+
+class NodeActivation(Activation):
+    """One attempt of a task of a run."""
+
+    def __init__(self, drive: Drive, task: Task) -> None:
+        base = drive.thread._memory.base
+        self._drive = drive
+        self._key = drive.key(task)
+        self.is_sent = task.index >= 0
+        self.ledger = drive.ledger
+        self.lease = drive.lease
+        step = None if base is None else base.step
+        super().__init__(f"{drive.run}/{self._key}", task.name, drive.thread.id, drive.thread.branch, drive.run, step)
+
+    def gate(self, node: Node) -> None:
+        """Ask before the node begins, if it was declared so."""
+        if not node.ask_before:
+            return
+        question = node.ask_before if isinstance(node.ask_before, str) else f"Run {node.name}?"
+        if not ask_in(self, new_request(question, bool, **asking(self, "before")), bool):
+            raise Rejected(f"{question!r} was answered with no", hint="answer yes to a new run, or cancel this one")
+
+    def find(self, slot: Slot) -> bytes | None:
+        return self._drive.journal.find(f"{self._key}/{slot.call}", slot.idx)
+
+    def keep(self, slot: Slot, value: bytes) -> None:
+        self._drive.journal.keep(f"{self._key}/{slot.call}", slot.idx, value)
+
+    def check(self) -> None:
+        super().check()
+        if self._drive.stopping:
+            raise Stop("the run is being cancelled")
+
+    def asked(self) -> None:
+        self._drive.opened()
+
+    def emit(self, value: Any) -> None:
+        self.check()
+        self._drive.tell("emit", self.node, value)
+
+    def checkpoint(self, label: str, update: Mapping[str, Any] | None) -> None:
+        slot = self.slot(f"checkpoint {label}")
+        if self.find(slot) is not None:
+            return  # an earlier attempt has written it
+        journal = self._drive.journal
+        place = f"{self._key}/{slot.call}", slot.idx, _WRITTEN
+        taken = self._drive.agent.schema.update_of(update, f"clew.checkpoint({label!r})")
+        self._drive.write_within(label, taken, journal.record(*place))
+        journal.note(*place)
+
+    @property
+    def database(self) -> Any:
+        return self._drive.agent.database_of(self._drive.thread)
+
+    @property
+    def context(self) -> Any:
+        return self._drive.context
