@@ -14,6 +14,7 @@ from clew.errors import Busy, Conflict
 PAIRS = [(clew.Database, clew.aio.Database), (clew.Thread, clew.aio.Thread)]
 if hasattr(clew, "Store"):
     PAIRS.append((clew.Store, clew.aio.Store))
+PAIRS.append((clew.Run, clew.aio.Run))
 CONTEXTS = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 
 

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
 
-from clew import database, items, model, requests, thread
+from clew import database, items, model, requests, runs, thread
+from clew.aio_runtime import Agent, Run, agent, ask, checkpoint, sleep, wait
 from clew.database import Order
 from clew.hop import Hop as _Hop
 from clew.items import Filter, Index, Item, ItemOrder, Texts
@@ -24,7 +25,7 @@ from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage
 from clew.requests import Answer
 from clew.state.diff import Diff
 from clew.state.namespace import Namespace
-from clew.storage.ledger import RequestStatus
+from clew.storage.ledger import RequestStatus, RunStatus
 from clew.storage.port import Lease
 from clew.writing import Memory, Ref
 
@@ -187,6 +188,24 @@ class Database:
     async def notify(self, command: Sequence[str], *, limit: int = database.PAGE, timeout: float = 30.0) -> Notified:
         return await self._hop(self._sync.notify, command, limit=limit, timeout=timeout)
 
+    async def runs(
+        self,
+        *,
+        thread: str | None = None,
+        status: RunStatus | None = None,
+        limit: int = database.PAGE,
+        cursor: str | None = None,
+    ) -> Page[Run]:
+        page = await self._hop(self._sync.runs, thread=thread, status=status, limit=limit, cursor=cursor)
+        return Page([self._run(run) for run in page], page.cursor)
+
+    async def run(self, id: str) -> Run:  # noqa: A002 - the word of the design
+        return self._run(await self._hop(self._sync.run, id))
+
+    def _run(self, run: runs.Run) -> Run:
+        place = run.thread
+        return Run(run, Thread(self._sync, self._hop, place.id, place.branch), self._hop)
+
     async def usage(self) -> Usage:
         return await self._hop(self._sync.usage)
 
@@ -244,6 +263,10 @@ class Thread:
     @property
     def branch(self) -> str:
         return self._name[1]
+
+    async def _requests(self, run: str) -> list[Request]:
+        page = await self._hop(self._database.requests, run=run)
+        return [_request(request, self._hop) for request in page]
 
     @property
     def head(self) -> Awaitable[Checkpoint | None]:
@@ -424,4 +447,18 @@ async def _entered(block: Any, hop: _Hop) -> AsyncIterator[Any]:
         await hop(block.__exit__, None, None, None)
 
 
-__all__ = ["open", "Database", "Thread", "Store", "Checkpoint", "Request"]
+__all__ = [
+    "open",
+    "agent",
+    "ask",
+    "wait",
+    "sleep",
+    "checkpoint",
+    "Agent",
+    "Run",
+    "Database",
+    "Thread",
+    "Store",
+    "Checkpoint",
+    "Request",
+]

@@ -40,8 +40,8 @@ class Memory:
 
     base: Base | None = None
     lease: Lease | None = None
-    kept: tuple[Base, dict[str, Any]] | None = None
-    """What a run left for the next one: the head's base and its state, which nobody else holds."""
+    kept: tuple[Base, dict[str, Any], Any] | None = None
+    """What a run left for the next one: the head's base, its state, which nobody else holds, and how that is lent."""
 
 
 class SharedMemory(Memory):

@@ -133,6 +133,7 @@ def test_updates_of_a_round_are_reduced_in_the_order_of_the_nodes(thread: clew.T
 
 def test_two_writers_of_a_key_without_a_reducer_are_named(thread: clew.Thread) -> None:
     agent = clew.Agent("wide")
+
     @agent.node(start=True)
     def one(state: Any) -> Any:
         return {"n": 1}
@@ -221,8 +222,12 @@ def test_too_many_rounds_fail_and_can_be_gone_on_with(thread: clew.Thread) -> No
 def test_bad_agents_say_what_to_do(thread: clew.Thread, build: Any, words: str) -> None:
     agent = clew.Agent("bad", state=Trip)
     with pytest.raises(BadInput, match=words):
-        build(agent)
-        agent.run(thread, {"messages": []})
+        built(agent, build).run(thread, {"messages": []})
+
+
+def built(agent: clew.Agent, build: Any) -> clew.Agent:
+    build(agent)
+    return agent
 
 
 def node(agent: clew.Agent, name: str, gives: Any = None, **options: Any) -> None:
@@ -338,7 +343,7 @@ def test_a_node_that_takes_too_long(thread: clew.Thread, flavour: str) -> None:
             threading.Thread(target=clew.bind(try_late)).start()
             await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError, match="'slow' took longer than 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"'slow' took longer than 0\.01 s"):
         agent.run(thread, {"n": 0})
     over.set()
     assert tried.wait(10)

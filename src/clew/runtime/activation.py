@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 current: ContextVar[Activation | None] = ContextVar("clew_activation", default=None)
-finders: list[Callable[[], "Activation | None"]] = []
+finders: list[Callable[[], Activation | None]] = []
 """How activations of other runtimes are found: adapters add to this."""
 
 
@@ -99,6 +99,7 @@ class Activation(ABC):
         """The node is over."""
         self._closed = self._closed or why
 
+    @abstractmethod
     def asked(self) -> None:
         """The node asks somebody."""
 

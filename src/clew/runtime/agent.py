@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, overload
 
 from clew import references
-from clew.errors import BadInput, Busy, RunNotFound
+from clew.errors import BadInput, RunNotFound
 from clew.runs import Run
 from clew.runtime.drive import Drive, Listener
 from clew.runtime.machine import Graph, Then
@@ -120,8 +120,8 @@ class Agent:
         """
 
         def add(fn: F) -> F:
-            known = name or getattr(fn, "__name__", None)
-            if not callable(fn) or not known or not known.isprintable() or "/" in known or "#" in known:
+            known = name or str(getattr(fn, "__name__", ""))
+            if not known or not known.isprintable() or "/" in known or "#" in known:
                 raise BadInput(f"a node is a function with a name of printable letters, not {known or fn!r:.60}")
             if known in self._nodes:
                 raise BadInput(f"agent {self.name!r} has a node {known!r} already", hint="node(name=…) gives another")
@@ -163,7 +163,7 @@ class Agent:
 
         The input is a checkpoint of its own: from then on the run cannot vanish. An earlier run of this branch that was
         left by a process that is gone goes on first. The same `key` is the same run: it is resumed or returned. While
-        the branch belongs to another run, this raises `Busy`. An error in a node is raised here, and the run is `failed`.
+        the branch belongs to another run, this raises `Busy`. A node's error is raised here, and the run has failed.
         `context` is for the nodes (`clew.context()`), beside the state.
         """
         _check_busy(if_busy)
@@ -200,7 +200,7 @@ class Agent:
             try:
                 begin = lambda taking: taking.start(input, key=key, context=context)  # noqa: E731
                 events.put(Event("end", None, self._driven(thread, begin, listener=listen, started=drives.append)))
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whoever listens gets it
                 events.put(error)
 
         worker = threading.Thread(target=work, name=f"clew-{self.name}", daemon=True)
@@ -230,7 +230,8 @@ class Agent:
         drive = _live.get(held.id)
         if drive is not None:
             drive.stop()
-        run.cancel()
+        else:
+            run.cancel()
         return run
 
     # -- within
@@ -273,7 +274,9 @@ def _check_busy(if_busy: str) -> None:
 @overload
 def agent(fn: Callable[..., Any], /) -> Agent: ...
 @overload
-def agent(fn: None = None, /, *, name: str | None = None, state: Any = None) -> Callable[[Callable[..., Any]], Agent]: ...
+def agent(
+    fn: None = None, /, *, name: str | None = None, state: Any = None
+) -> Callable[[Callable[..., Any]], Agent]: ...
 def agent(fn: Any = None, /, *, name: str | None = None, state: Any = None) -> Any:
     """An agent of one node: the function, under its own name.
 
@@ -285,7 +288,7 @@ def agent(fn: Any = None, /, *, name: str | None = None, state: Any = None) -> A
     """
 
     def make(fn: Callable[..., Any]) -> Agent:
-        made = Agent(name or getattr(fn, "__name__", "agent"), state=state)
+        made = Agent(name or str(getattr(fn, "__name__", "agent")), state=state)
         made.node(fn)
         return made
 

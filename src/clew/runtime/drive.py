@@ -22,8 +22,8 @@ from clew.runtime.node_activation import NodeActivation
 from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run_async, run_sync
 from clew.runtime.reducers import Changes
 from clew.state.codec import encode
-from clew.state.draft import Draft
-from clew.state.private import private
+from clew.state.draft import Draft, Extend
+from clew.state.private import Items, Lender, private
 from clew.state.values import ExceptionSummary
 from clew.storage.changes import Change
 from clew.storage.ledger import Entry, Ledger, Move, RunStatus, Withdraw
@@ -55,6 +55,7 @@ class Drive:
         *,
         state: dict[str, Any],
         position: Position,
+        lender: Lender | None = None,
         context: Any = None,
         listener: Listener | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
@@ -69,6 +70,7 @@ class Drive:
         self.context = context
         self.journal = Journal(thread._storage, thread._tenant, thread.id, run, lease)
         self.released = False
+        self.lender = lender or Lender()
         self._listener = listener
         self._loop = loop
         self._stop = threading.Event()
@@ -103,9 +105,10 @@ class Drive:
     def activation(self, task: Task) -> NodeActivation:
         return NodeActivation(self, task)
 
-    def lent(self, value: Any) -> Any:
+    def lend(self) -> tuple[dict[str, Any], Mapping[str, Items]]:
+        """The state for a node, and what is known of its long lists."""
         with self._writing:
-            return private(value)
+            return self.lender.lend(self.state)
 
     def tell(self, kind: str, node: str | None = None, value: Any = None) -> None:
         if self._listener is not None:
@@ -215,7 +218,7 @@ class Drive:
         def work() -> None:
             try:
                 ended.put((task, run_sync(self, node, task)))
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whoever drives gets it
                 ended.put((task, error))
 
         context = contextvars.copy_context()
@@ -228,7 +231,7 @@ class Drive:
         try:
             changes = self._taken_in(outcomes)
             following = self.agent.graph.advance(self.position, lambda: self._view(changes.state))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the run fails of it, and raises it
             self._keep_finished(outcomes)
             self._failed([(outcomes[0][0], Failed(error))])
             raise AssertionError("unreachable") from None
@@ -236,15 +239,23 @@ class Drive:
         over = not following.tasks
         if not over and self.agent.checkpoint == "run":
             self._keep_finished(outcomes)
-            self.state, self.position = changes.state, following
+            self.stand_on(changes)
+            self.position = following
             return False
         told = changes.told if self.agent.checkpoint == "round" else changes.state
         entries: list[Entry] = [Withdraw(run=self.run)] if self._asked else []
         if over:
             entries.append(Move(self.run, "done", was=("running",)))
         self.write("step", ", ".join(names), told, following, entries, ended=True, release=over)
-        self.state = changes.state
+        self.stand_on(changes)
         return over
+
+    def stand_on(self, changes: Changes) -> None:
+        """The round is over: this is the state now."""
+        for key, told in changes.told.items():
+            if isinstance(told, Extend):
+                self.lender.extended(key, self.state.get(key), changes.state[key], told.items)
+        self.state = changes.state
 
     def _taken_in(self, outcomes: Sequence[tuple[Task, Outcome]]) -> Changes:
         schema = self.agent.schema
@@ -281,7 +292,16 @@ class Drive:
             draft.tell_state(dict(told))
             changes = [*entries, *(self.journal.emptied() if ended else ())]
             written = self.thread._commit(
-                draft, base, kind, label, None, None, run=self.run, next=position.pack(), changes=changes, release=release
+                draft,
+                base,
+                kind,
+                label,
+                None,
+                None,
+                run=self.run,
+                next=position.pack(),
+                changes=changes,
+                release=release,
             )
             self.released = self.released or release
             self.position = position
@@ -317,8 +337,8 @@ class Drive:
         base = self.thread._memory.base
         step = base.step if base is not None else None
         error.add_note(
-            f"in node {task.name!r} of run {self.run} ({self.agent.name}) on thread {self.thread.id!r}, after step {step}; "
-            "resume the run to try the node again"
+            f"in node {task.name!r} of run {self.run} ({self.agent.name}) on thread {self.thread.id!r}, "
+            f"after step {step}; resume the run to try the node again"
         )
         raise error
 

@@ -1,6 +1,7 @@
 """The journal of a run: what its nodes and recorded calls have come to, until a checkpoint has taken it in.
 
-Records stand beside the checkpoints of the thread, under the run's id. Those of a round go with the commit that ends it.
+Records stand beside the checkpoints of the thread, under the run's id. Those of a round go with the commit that ends
+it.
 """
 
 from __future__ import annotations

@@ -36,15 +36,15 @@ class Edge(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A node to be run. `index` counts what was sent to nodes, from 0; -1: it runs on the state."""
+    """A node to be run. `sent` counts what was sent to nodes, from 0; -1: it runs on the state."""
 
     node: str
-    index: int = -1
+    sent: int = -1
     value: Any = None
 
     @property
     def name(self) -> str:
-        return self.node if self.index < 0 else f"{self.node}#{self.index}"
+        return self.node if self.sent < 0 else f"{self.node}#{self.sent}"
 
 
 class Position(NamedTuple):
@@ -59,7 +59,7 @@ class Position(NamedTuple):
         """As stored with a checkpoint; None at the end."""
         if not self.tasks:
             return None
-        tasks = [[task.node, task.index, task.value] if task.index >= 0 else [task.node] for task in self.tasks]
+        tasks = [[task.node, task.sent, task.value] if task.sent >= 0 else [task.node] for task in self.tasks]
         stored: dict[str, Any] = {"round": self.round, "tasks": tasks}
         if self.arrived:
             stored["arrived"] = {join: list(names) for join, names in self.arrived.items()}

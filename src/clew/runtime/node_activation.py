@@ -25,7 +25,7 @@ class NodeActivation(Activation):
         base = drive.thread._memory.base
         self._drive = drive
         self._key = drive.key(task)
-        self.is_sent = task.index >= 0
+        self.is_sent = task.sent >= 0
         self.ledger = drive.ledger
         self.lease = drive.lease
         step = None if base is None else base.step
@@ -69,7 +69,7 @@ class NodeActivation(Activation):
 
     @property
     def database(self) -> Any:
-        return self._drive.agent.database_of(self._drive.thread)
+        return self._drive.thread._db
 
     @property
     def context(self) -> Any:

@@ -11,10 +11,11 @@ from clew.errors import BadInput, ClewError
 from clew.runtime.activation import Pause, Stop, current
 from clew.runtime.machine import Task
 from clew.runtime.retry import Retry
-from clew.state.private import Watch
+from clew.state.private import Watch, private
 
 if TYPE_CHECKING:
-    from clew.runtime.drive import Drive, NodeActivation
+    from clew.runtime.drive import Drive
+    from clew.runtime.node_activation import NodeActivation
 
 
 class Node(NamedTuple):
@@ -61,13 +62,15 @@ class Attempt:
 
     def _lend(self, task: Task) -> None:
         schema = self.drive.agent.schema
-        if task.index >= 0:
-            self.view: Any = self.drive.lent(task.value)
+        if task.sent >= 0:
+            self.view: Any = private(task.value)
             self._read: Callable[[], dict[str, Any]] = lambda: {"value": self.view}
-        else:
-            self.view = schema.view(self.drive.lent(self.drive.state))
-            self._read = lambda: schema.read_back(self.view)
-        self._watch = Watch(self._read())
+            self._watch = Watch(self._read())
+            return
+        lent, known = self.drive.lend()
+        self.view = schema.view(lent)
+        self._read = lambda: schema.read_back(self.view)
+        self._watch = Watch(self._read(), known if self.view is lent else None)
 
     def done(self, returned: Any) -> Outcome:
         """The node has returned."""
@@ -159,7 +162,7 @@ def _with_timeout(attempt: Attempt) -> Any:
     def work() -> None:
         try:
             result.append(_inline(attempt))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised where the node was called
             errors.append(error)
         finally:
             over.set()

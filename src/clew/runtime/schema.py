@@ -1,9 +1,10 @@
-"""The state of an agent as its author declares it: a TypedDict, a dataclass, a pydantic model, or nothing (any dict)."""
+"""The state of an agent as its author declares it: a TypedDict, a dataclass, a pydantic model, or any dict."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
 from clew import references
@@ -20,7 +21,7 @@ class Schema:
     """
 
     def __init__(self, declared: Any = None) -> None:
-        self._type = None if declared is dict else declared
+        self._type: Any = None if declared is dict else declared
         self._form = _form_of(self._type)
         hints = {} if self._form == "dict" else get_type_hints(self._type, include_extras=True)
         fields = _model_fields(self._type) if self._form == "model" else None
@@ -49,7 +50,7 @@ class Schema:
             if field.default_factory is not dataclasses.MISSING:
                 self.empties[field.name] = field.default_factory
             elif field.default is not dataclasses.MISSING:
-                self.empties[field.name] = lambda default=field.default: default
+                self.empties[field.name] = partial(_given, field.default)
 
     # -- in and out
 
@@ -96,6 +97,10 @@ class Schema:
                     hint=hint or f"its keys are {', '.join(sorted(self.keys))}",
                 )
         return dict(returned)
+
+
+def _given(value: Any) -> Any:
+    return value
 
 
 def _form_of(declared: Any) -> str:

@@ -14,6 +14,7 @@ from clew.runtime.drive import Drive, Listener
 from clew.runtime.machine import Position, unpack
 from clew.runtime.reducers import Changes
 from clew.state.codec import decode, encode
+from clew.state.private import Lender
 from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, ledger_of
 from clew.storage.port import Lease
 from clew.thread import Thread
@@ -77,7 +78,7 @@ class Taking:
         run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed)
         drive = self._drive(lease, run.id, state, position, context)
         drive.write("input", None, changes.told, position, [Start(run)])
-        drive.state = changes.state
+        drive.stand_on(changes)
         return drive
 
     def _recover(self, held: RunRow, lease: Lease) -> None:
@@ -153,20 +154,25 @@ class Taking:
             position = self._position(None if base is None else base.step)
             if not position.tasks:
                 self._give_back(lease)
-                if last is None:
-                    raise NotFound(
-                        f"nothing is to be resumed on branch {self._thread.branch!r} of thread {self._thread.id!r}",
-                        hint="agent.run(thread, input) begins a run",
-                    )
-                return last
+                return self._ended(last)
             return self._resumed(lease, state, position, base)
         except BaseException:
             self._give_back(lease)
             raise
 
+    def _ended(self, last: RunRow | None) -> RunRow:
+        if last is None:
+            raise NotFound(
+                f"nothing is to be resumed on branch {self._thread.branch!r} of thread {self._thread.id!r}",
+                hint="agent.run(thread, input) begins a run",
+            )
+        return last
+
     def _resumed(self, lease: Lease, state: dict[str, Any], position: Position, base: Base | None) -> Drive:
         if missing := self._agent.graph.missing(position):
-            raise BadInput(f"the head stands before node {missing[0]!r}, which agent {self._agent.name!r} does not have")
+            raise BadInput(
+                f"the head stands before node {missing[0]!r}, which agent {self._agent.name!r} does not have"
+            )
         head = base.checkpoint if base is not None else None
         origin = self.ledger.run(head.run) if head is not None and head.run is not None else None
         run = NewRun(
@@ -208,6 +214,8 @@ class Taking:
             self._thread._memory.lease = None
             self._thread._storage.release(lease)
 
+    _lender: Lender | None = None
+
     def _load(self) -> dict[str, Any]:
         """The head's state: the one that the caller's handle kept from its last run, if that is still the head."""
         kept, self._given._memory.kept = self._given._memory.kept, None
@@ -219,6 +227,7 @@ class Taking:
             if head is not None and head.row is not None and (head.row.step, head.ref.lane) == (at.step, at.lane):
                 memory.base = at
                 state: dict[str, Any] = kept[1]
+                self._lender = kept[2]
                 return state
         state, memory.base = self._thread._load_head()
         return state
@@ -244,6 +253,7 @@ class Taking:
             run,
             state=state,
             position=position,
+            lender=self._lender,
             context=context,
             listener=self._listener,
             loop=self._loop,
@@ -257,7 +267,7 @@ def finish(drive: Drive, given: Thread) -> None:
     if lease is not None and not drive.released:
         drive.thread._storage.release(lease)
     if memory.base is not None and drive.agent.checkpoint == "round":
-        given._memory.kept = (memory.base, drive.state)
+        given._memory.kept = (memory.base, drive.state, drive.lender)
 
 
 def new_run_id() -> str:

@@ -13,6 +13,7 @@ from clew.errors import BadInput
 from clew.runtime.activation import Activation, Pause, here
 from clew.state.codec import decode, encode
 from clew.storage.ledger import NewRequest, NewWait, RequestRow
+from clew.writing import check_text
 
 T = TypeVar("T")
 _NONE: Any = ...
@@ -23,7 +24,7 @@ def ask(
     question: Any,
     *,
     schema: type[T],
-    id: str | None = None,  # noqa: A002 - the word that people guess
+    id: str | None = None,
     assignee: str | None = None,
     expires: timedelta | float | None = None,
     default: Any = ...,
@@ -34,7 +35,7 @@ def ask(
     question: Any,
     *,
     schema: Any = None,
-    id: str | None = None,  # noqa: A002
+    id: str | None = None,
     assignee: str | None = None,
     expires: timedelta | float | None = None,
     default: Any = ...,
@@ -107,8 +108,7 @@ def wait(signal: str, timeout: timedelta | float | None = None) -> Any:
     `TimeoutError` when none has come in time, by the database's clock.
     """
     activation = here("clew.wait")
-    if not isinstance(signal, str) or not signal:
-        raise BadInput(f"a signal's name is text, not {signal!r:.60}")
+    check_text(signal, "signal's name")
     slot = activation.slot(f"wait {signal}")
     state, value = _wait(activation, f"{slot.call}#{slot.idx}", signal, timeout)
     if state == "open":
@@ -136,7 +136,7 @@ def _wait(activation: Activation, id: str, name: str | None, time: timedelta | f
 
 def microseconds(time: timedelta | float) -> int:
     seconds = time.total_seconds() if isinstance(time, timedelta) else time
-    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST:
+    if type(seconds) not in (int, float) or not 0 <= seconds < _LONGEST:
         raise BadInput(f"{time!r:.60} is no time to wait", hint="give seconds, or a timedelta")
     return int(seconds * 1_000_000)
 

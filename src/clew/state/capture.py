@@ -73,6 +73,12 @@ class Capture:
         plain = not head or self._types[0] is dict
         return self._holders.same(head if plain else list(map(vars, head)))
 
+    def copies_of(self, items: list[Any]) -> list[Any]:
+        """Copies of the items, which are still the same."""
+        if self._types and self._types[0] is dict and self._holders.dicts is None and self._holders.lists is None:
+            return list(map(dict.copy, items))
+        return self.copies()
+
     def copies(self) -> list[Any]:
         """The items as they were, with the same leaves."""
         copies = self._holders.copies()
