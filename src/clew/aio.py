@@ -16,13 +16,14 @@ from types import TracebackType
 from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
 
-from clew import database, items, model, requests, runs, thread
+from clew import database, items, model, requests, thread
 from clew.aio_runtime import Agent, Run, agent, ask, checkpoint, sleep, wait
 from clew.database import Order
 from clew.hop import Hop as _Hop
 from clew.items import Filter, Index, Item, ItemOrder, Texts
 from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage
 from clew.requests import Answer
+from clew.runs import Run as SyncRun
 from clew.state.diff import Diff
 from clew.state.namespace import Namespace
 from clew.storage.ledger import RequestStatus, RunStatus
@@ -202,7 +203,7 @@ class Database:
     async def run(self, id: str) -> Run:  # noqa: A002 - the word of the design
         return self._run(await self._hop(self._sync.run, id))
 
-    def _run(self, run: runs.Run) -> Run:
+    def _run(self, run: SyncRun) -> Run:
         place = run.thread
         return Run(run, Thread(self._sync, self._hop, place.id, place.branch), self._hop)
 

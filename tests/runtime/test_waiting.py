@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -322,7 +322,9 @@ def test_a_signal_that_does_not_come(thread: clew.Thread) -> None:
     assert pay.run(thread).state == {"paid": None}
 
 
-def test_sleep_is_over_by_the_databases_clock(thread: clew.Thread, db: clew.Database) -> None:
+def test_sleep_is_over_by_the_databases_clock(
+    thread: clew.Thread, db: clew.Database, let_pass: Callable[[int], None]
+) -> None:
     ran: list[int] = []
 
     @clew.agent
@@ -335,23 +337,9 @@ def test_sleep_is_over_by_the_databases_clock(thread: clew.Thread, db: clew.Data
     assert run.status == "sleeping"
     assert ledger_of(db._storage).due() == []
     assert nap.resume(thread).status == "sleeping"
-    let_pass(db, 3601)
+    let_pass(3601)
     assert [row.id for row in ledger_of(db._storage).due()] == [run.id]
     assert nap.resume(thread).state == {"rested": True}
-
-
-def let_pass(db: clew.Database, seconds: int) -> None:
-    """Time passes for whoever sleeps."""
-    storage: Any = db._storage
-    micro = seconds * 1_000_000
-    for table, column in (("run", "wake"), ("wait", "expires")):
-        statement = f"UPDATE {table} SET {column} = {column} - {micro}"
-        if hasattr(storage._engine, "transaction"):
-            with storage._engine.transaction() as execute:
-                execute(statement)
-        else:
-            with storage._engine.connection() as connection:
-                connection.execute(statement.encode())
 
 
 def test_outside_of_a_run() -> None:

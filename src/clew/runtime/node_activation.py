@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clew.asking import new_request
-from clew.errors import Rejected
+from clew.errors import ActivationClosed, Rejected
 from clew.runtime.activation import Activation, Slot, Stop
 from clew.runtime.machine import Task
 from clew.runtime.waiting import ask_in, asking
@@ -59,6 +59,8 @@ class NodeActivation(Activation):
 
     def checkpoint(self, label: str, update: Mapping[str, Any] | None) -> None:
         slot = self.slot(f"checkpoint {label}")
+        if self.pauses:
+            raise ActivationClosed(f"node {self.node!r} is on its way out: it {self.pauses[0]}")
         if self.find(slot) is not None:
             return  # an earlier attempt has written it
         journal = self._drive.journal
