@@ -39,12 +39,12 @@ def test_every_method_is_in_the_api_as_it_is_now(name: str) -> None:
             assert f"**{api.entry(name.lower(), member, value)}**" in API, f"{name}.{member}: run scripts/api"
 
 
-@pytest.mark.parametrize("name", api.FUNCTIONS)
+@pytest.mark.parametrize("name", [*api.FUNCTIONS, *api.RUNNING])
 def test_every_function_is_in_the_api_as_it_is_now(name: str) -> None:
     assert f"**`clew.{name}{api.signature(getattr(clew, name))}`**" in API, "run scripts/api"
 
 
-@pytest.mark.parametrize("name", ["Database", "Thread", "Store", "Checkpoint"])
+@pytest.mark.parametrize("name", ["Database", "Thread", "Store", "Agent", "Run", "Checkpoint"])
 def test_every_awaitable_method_is_in_the_api(name: str) -> None:
     section = API.split(f"\n### aio.{name}\n", 1)[1].split("\n#", 1)[0]
     for member, value in api.members(getattr(clew.aio, name)):
@@ -72,10 +72,9 @@ def test_the_format_lists_the_tags_that_the_codec_has() -> None:
 
 
 def test_the_format_names_the_formats_that_are_written() -> None:
-    newest = migrations("sqlite")[-1][0]
-    assert newest == migrations("postgres")[-1][0]
+    newest = {backend: migrations(backend)[-1][0] for backend in ("sqlite", "postgres")}
     (row,) = [line for line in FORMAT.splitlines() if line.startswith("| the schema |")]
-    assert row.endswith(f"| {newest} |")
+    assert row.endswith(f"| {newest['sqlite']} on SQLite, {newest['postgres']} on PostgreSQL |")
 
 
 def test_the_reader_in_the_format_needs_nothing_of_clew() -> None:
