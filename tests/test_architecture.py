@@ -20,6 +20,8 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "model": set(),
     "references": {"errors", "model"},
+    # Told by every layer that does something, so it stands under all of them.
+    "observing": set(),
     "state": {"errors"},
     "storage": {"errors", "model", "storage"},
     "reading": {"errors", "model", "references", "state", "storage.port"},
@@ -30,6 +32,7 @@ LAYERS: dict[str, set[str]] = {
         "model",
         "references",
         "database",
+        "observing",
         "reading",
         "retention",
         "state",
@@ -44,6 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "writing": {
         "errors",
         "model",
+        "observing",
         "references",
         "reading",
         "state",
@@ -95,6 +99,7 @@ LAYERS: dict[str, set[str]] = {
         "errors",
         "hop",
         "model",
+        "observing",
         "reading",
         "references",
         "requests",
@@ -121,7 +126,7 @@ LAYERS: dict[str, set[str]] = {
         "storage.port",
     },
     "aio_runtime": {"hop", "model", "runs", "runtime", "state", "storage.ledger", "thread", "writing"},
-    "adapters": {"errors", "model", "hop", "placed", ""},
+    "adapters": {"errors", "model", "hop", "observing", "placed", ""},
     "cli": {"adapters", "errors", ""},
     "__main__": {"cli"},
 }

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from clew import references
+from clew import observing, references
 from clew.errors import BadInput, Busy, ClewError, Conflict
 from clew.model import Checkpoint, Kind, from_microseconds
 from clew.reading import Base, find_row, next_names, reader, to_checkpoint, verified
@@ -277,10 +277,12 @@ class Writing:
             release,
             changes,
         )
+        began = observing.began()
         try:
             done = self._storage.commit(commit)
         except Conflict as conflict:
             raise self._explained(conflict, base) from None
+        observing.committed(began, commit, kind)
         told = {} if packed is None else decode(packed)
         at = from_microseconds(created)
         names = next_names(next)

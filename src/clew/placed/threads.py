@@ -8,7 +8,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import NamedTuple
 
-from clew import references
+from clew import observing, references
 from clew.database import Database
 from clew.errors import ClewError, RefNotFound
 from clew.placed.reading import PlacedReading
@@ -96,7 +96,9 @@ class PlacedThreads(PlacedReading):
             base = self._base(place, parent, own=own) if drafted is None else drafted.base
             try:
                 drafted = drafted or self._drafted(place, base, new)
+                began = observing.began()
                 done = self._placed.place(drafted.placing)
+                observing.committed(began, drafted.placing, new.kind)
             except LaneMoved:
                 own = False
                 if not left:

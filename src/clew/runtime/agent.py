@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,7 +204,9 @@ class Agent:
             except BaseException as error:  # noqa: BLE001 - whoever listens gets it
                 events.put(error)
 
-        worker = threading.Thread(target=work, name=f"clew-{self.name}", daemon=True)
+        worker = threading.Thread(
+            target=contextvars.copy_context().run, args=(work,), name=f"clew-{self.name}", daemon=True
+        )
         worker.start()
         try:
             while True:

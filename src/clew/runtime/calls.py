@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar, overload
 
+from clew import observing
 from clew.errors import BadInput, NoRun
 from clew.runtime.activation import Activation, Slot, here_or_none
 from clew.runtime.hops import hop
@@ -82,6 +83,7 @@ def recorded(fn: Any = None, /, *, key: Key | None = None, retry: Retry | int | 
     policy = Retry.of(retry)
     if inspect.iscoroutinefunction(fn):
         return _recorded_async(fn, key, policy)
+    name = name_of(fn)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -90,20 +92,23 @@ def recorded(fn: Any = None, /, *, key: Key | None = None, retry: Retry | int | 
             return _retried(fn, policy, args, kwargs)
         slot = _slot(activation, fn, key, args, kwargs)
         found = activation.find(slot)
-        if found is not None:
-            return decode(found)
-        token = _key.set(_stable(activation, slot))
-        try:
-            result = _retried(fn, policy, args, kwargs)
-        finally:
-            _key.reset(token)
-        activation.keep(slot, encode(result, path=f"{slot.call} returned"))
-        return result
+        with observing.span("call", name, recorded=found is not None):
+            if found is not None:
+                return decode(found)
+            token = _key.set(_stable(activation, slot))
+            try:
+                result = _retried(fn, policy, args, kwargs)
+            finally:
+                _key.reset(token)
+            activation.keep(slot, encode(result, path=f"{slot.call} returned"))
+            return result
 
     return call
 
 
 def _recorded_async(fn: Any, key: Key | None, policy: Retry) -> Any:
+    name = name_of(fn)
+
     @functools.wraps(fn)
     async def call(*args: Any, **kwargs: Any) -> Any:
         activation = here_or_none()
@@ -111,15 +116,16 @@ def _recorded_async(fn: Any, key: Key | None, policy: Retry) -> Any:
             return await _retried_async(fn, policy, args, kwargs)
         slot = _slot(activation, fn, key, args, kwargs)
         found = activation.find(slot)
-        if found is not None:
-            return decode(found)
-        token = _key.set(_stable(activation, slot))
-        try:
-            result = await _retried_async(fn, policy, args, kwargs)
-        finally:
-            _key.reset(token)
-        await hop(activation.keep, slot, encode(result, path=f"{slot.call} returned"))
-        return result
+        with observing.span("call", name, recorded=found is not None):
+            if found is not None:
+                return decode(found)
+            token = _key.set(_stable(activation, slot))
+            try:
+                result = await _retried_async(fn, policy, args, kwargs)
+            finally:
+                _key.reset(token)
+            await hop(activation.keep, slot, encode(result, path=f"{slot.call} returned"))
+            return result
 
     return call
 

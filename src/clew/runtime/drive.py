@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from clew import observing
 from clew.errors import BadInput
 from clew.model import Checkpoint
 from clew.runtime.journal import Journal
@@ -57,6 +58,7 @@ class Drive:
         position: Position,
         lender: Lender | None = None,
         context: Any = None,
+        trace: str | None = None,
         listener: Listener | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
@@ -68,6 +70,8 @@ class Drive:
         self.state = state
         self.position = position
         self.context = context
+        self.where = observing.Where(thread._tenant, thread.id, thread.branch, run, agent.name)
+        self._trace = trace
         self.journal = Journal(thread._storage, thread._tenant, thread.id, run, lease)
         self.released = False
         self.lender = lender or Lender()
@@ -122,6 +126,18 @@ class Drive:
 
     def drive(self) -> RunStatus:
         """Go on until the run is over, or has to wait."""
+        token = observing.where.set(self.where)
+        try:
+            with observing.span("run", self.agent.name, self.where, trace=self._trace) as span:
+                observing.log.debug("run %s goes on", self.run)
+                status = self._rounds()
+                span.ends(status)
+                observing.log.info("run %s is %s", self.run, status)
+            return status
+        finally:
+            observing.where.reset(token)
+
+    def _rounds(self) -> RunStatus:
         while True:
             if self._wanted_cancel():
                 return self._cancelled([])

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clew import observing
 from clew.errors import BadInput, ClewError
 from clew.runtime.activation import Pause, Stop, current
 from clew.runtime.machine import Task
@@ -54,9 +55,11 @@ Outcome = Done | Paused | Failed | Stopped
 class Attempt:
     """One attempt of a task: what the node was lent, and what came of it."""
 
-    def __init__(self, drive: Drive, node: Node, task: Task) -> None:
+    def __init__(self, drive: Drive, node: Node, task: Task, number: int) -> None:
         self.drive = drive
         self.node = node
+        self.where = drive.where._replace(node=task.name)
+        self.number = number
         self.activation: NodeActivation = drive.activation(task)
         self._lend(task)
 
@@ -71,6 +74,9 @@ class Attempt:
         self.view = schema.view(lent)
         self._read = lambda: schema.read_back(self.view)
         self._watch = Watch(self._read(), known if self.view is lent else None)
+
+    def observed(self) -> observing.Span:
+        return observing.span("node", self.node.name, self.where, attempt=self.number)
 
     def done(self, returned: Any) -> Outcome:
         """The node has returned."""
@@ -110,15 +116,29 @@ def real_errors(error: BaseException) -> list[BaseException]:
     return [] if isinstance(error, (Pause, Stop, asyncio.CancelledError)) else [error]
 
 
+def tell_end(span: observing.Span, outcome: Outcome) -> None:
+    match outcome:
+        case Failed(error):
+            span.ends("failed", error)
+        case Paused(pauses):
+            span.ends("sleeping" if all(pause.sleeping for pause in pauses) else "waiting")
+        case Stopped():
+            span.ends("cancelled")
+        case Done():
+            span.ends("done")
+
+
 def run_sync(drive: Drive, node: Node, task: Task) -> Outcome:
     """Run a plain function, attempt after attempt."""
     number = 1
     while True:
         try:
-            attempt = Attempt(drive, node, task)
+            attempt = Attempt(drive, node, task, number)
         except (ClewError, ValueError, TypeError) as error:
             return Failed(error)
-        outcome = _once(attempt)
+        with attempt.observed() as span:
+            outcome = _once(attempt)
+            tell_end(span, outcome)
         if not isinstance(outcome, Failed):
             return outcome
         pause = node.retry.pause(number, outcome.error)
@@ -145,9 +165,11 @@ def _once(attempt: Attempt) -> Outcome:
 
 def _inline(attempt: Attempt) -> Any:
     token = current.set(attempt.activation)
+    place = observing.where.set(attempt.where)
     try:
         return attempt.node.fn(attempt.view)
     finally:
+        observing.where.reset(place)
         current.reset(token)
 
 
@@ -184,10 +206,12 @@ async def run_async(drive: Drive, node: Node, task: Task) -> Outcome:
     number = 1
     while True:
         try:
-            attempt = Attempt(drive, node, task)
+            attempt = Attempt(drive, node, task, number)
         except (ClewError, ValueError, TypeError) as error:
             return Failed(error)
-        outcome = await _once_async(attempt)
+        with attempt.observed() as span:
+            outcome = await _once_async(attempt)
+            tell_end(span, outcome)
         if not isinstance(outcome, Failed):
             return outcome
         pause = node.retry.pause(number, outcome.error)
@@ -204,6 +228,7 @@ async def _once_async(attempt: Attempt) -> Outcome:
 
     activation = attempt.activation
     token = current.set(activation)
+    place = observing.where.set(attempt.where)
     try:
         activation.gate(attempt.node)
         try:
@@ -219,6 +244,7 @@ async def _once_async(attempt: Attempt) -> Outcome:
     finally:
         activation.close("is over")
         await gather_up(activation)
+        observing.where.reset(place)
         current.reset(token)
     return outcome
 

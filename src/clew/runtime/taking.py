@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from clew import observing
 from clew.errors import BadInput, Busy, NotFound, RunExists
 from clew.reading import Base, find_row
 from clew.runtime.drive import Drive, Listener
@@ -76,8 +77,10 @@ class Taking:
         changes.take(update, "the input")
         position = self._agent.graph.begin()
         run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed)
-        drive = self._drive(lease, run.id, state, position, context)
-        drive.write("input", None, changes.told, position, [Start(run)])
+        with self._starting(run) as span:
+            run = run._replace(trace=span.trace)
+            drive = self._drive(lease, run, state, position, context)
+            drive.write("input", None, changes.told, position, [Start(run)])
         drive.stand_on(changes)
         return drive
 
@@ -131,7 +134,7 @@ class Taking:
         was: tuple[RunStatus, ...] = (row.status,)
         self.ledger.apply(self._thread.id, [Move(row.id, "running", was)], lease=lease)
         context = None if row.context is None else decode(row.context)
-        drive = self._drive(lease, row.id, state, position, context)
+        drive = self._drive(lease, row, state, position, context)
         drive.journal.load()
         return drive
 
@@ -182,10 +185,17 @@ class Taking:
             context=None if origin is None else origin.context,
             parent=None if origin is None else origin.id,
             parent_step=None if head is None else head.step,
+            trace=None if origin is None else origin.trace,
         )
-        self.ledger.apply(self._thread.id, [Start(run)], lease=lease)
+        with self._starting(run) as span:
+            run = run._replace(trace=span.trace or run.trace)
+            self.ledger.apply(self._thread.id, [Start(run)], lease=lease)
         context = None if run.context is None else decode(run.context)
-        return self._drive(lease, run.id, state, position, context)
+        return self._drive(lease, run, state, position, context)
+
+    def _starting(self, run: NewRun) -> observing.Span:
+        at = observing.Where(self._thread._tenant, self._thread.id, run.branch, run.id, run.agent)
+        return observing.span("start", run.agent, at, trace=run.trace)
 
     # -- what both need
 
@@ -244,17 +254,20 @@ class Taking:
                     return unpack(row.next)
         return unpack(None)
 
-    def _drive(self, lease: Lease, run: str, state: dict[str, Any], position: Position, context: Any) -> Drive:
+    def _drive(
+        self, lease: Lease, run: NewRun | RunRow, state: dict[str, Any], position: Position, context: Any
+    ) -> Drive:
         return Drive(
             self._agent,
             self._thread,
             self.ledger,
             lease,
-            run,
+            run.id,
             state=state,
             position=position,
             lender=self._lender,
             context=context,
+            trace=run.trace,
             listener=self._listener,
             loop=self._loop,
         )

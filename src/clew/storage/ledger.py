@@ -55,6 +55,7 @@ class NewRun(NamedTuple):
     parent_step: int | None = None
     priority: int = 0
     delay: int = 0
+    trace: str | None = None
 
 
 class RunRow(NamedTuple):
@@ -81,6 +82,7 @@ class RunRow(NamedTuple):
     input: bytes | None
     context: bytes | None
     error: bytes | None
+    trace: str | None
 
 
 # -- effects

@@ -17,7 +17,7 @@ FOR UPDATE SKIP LOCKED
 -- part: run_columns
 r.id, (SELECT t.id FROM thread t WHERE t.tenant = r.tenant AND t.thread = r.thread), r.branch, r.agent, r.status, r.key,
 r.input_step, r.step, r.parent, r.parent_step, r.priority, r.attempts, r.crashes, r.wanted, r.wake, r.epoch, r.created,
-r.updated, r.input, r.context, r.error
+r.updated, r.input, r.context, r.error, r.trace
 
 -- name: run
 SELECT {run_columns} FROM run r WHERE r.tenant = :tenant AND r.id = :id
@@ -64,9 +64,9 @@ WHERE r.tenant = :tenant AND r.status = 'running' AND r.seq > :after ORDER BY r.
 
 -- name: start_run
 INSERT INTO run (tenant, id, thread, branch, agent, status, key, input_step, step, parent, parent_step, priority, attempts,
-    wake, epoch, created, updated, input, context)
+    wake, epoch, created, updated, input, context, trace)
 VALUES (:tenant, :id, :thread, :branch, :agent, :status, :key, :step, :step, :parent, :parent_step, :priority, :attempts,
-    {stamp} + CAST(:delay AS bigint), :epoch, {stamp}, {stamp}, :input, :context)
+    {stamp} + CAST(:delay AS bigint), :epoch, {stamp}, {stamp}, :input, :context, :trace)
 
 -- name: move_run
 UPDATE run SET status = :status, step = coalesce(CAST(:step AS bigint), step), error = :error, wanted = :wanted,
