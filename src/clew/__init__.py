@@ -17,6 +17,7 @@ from clew.runs import Run
 from clew.runtime.activation import bind
 from clew.runtime.agent import Agent, Event, agent
 from clew.runtime.calls import call_key, recorded
+from clew.runtime.effects import Done, effect
 from clew.runtime.machine import Send
 from clew.runtime.reducers import merge, messages
 from clew.runtime.retry import Retry
@@ -38,6 +39,7 @@ __all__ = [
     "as_json",
     "agent",
     "recorded",
+    "effect",
     "call_key",
     "ask",
     "wait",
@@ -52,6 +54,7 @@ __all__ = [
     "Run",
     "Event",
     "Retry",
+    "Done",
     "Send",
     "Database",
     "Thread",

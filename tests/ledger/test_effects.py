@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from ledgers import new_effect, pages
+from ledgers import new_effect, new_run, pages
 
 from clew.errors import Corrupt, EffectConflict, Fenced, ThreadNotFound
-from clew.storage.ledger import Complete
+from clew.storage.ledger import Complete, Move, Start
 from clew.testing.storage_steps import change
 
 
@@ -175,3 +175,14 @@ def test_12_a_result_that_was_moved_to_another_claim_is_told(ledger, lease, plac
     place.execute(db, "UPDATE effect SET value = (SELECT f.value FROM effect f WHERE f.key = 'b') WHERE key = 'a'")
     with pytest.raises(Corrupt):
         ledger.effects("trip")
+
+
+def test_5_a_late_result_wakes_the_run_that_waits_to_hear_of_it(ledger, storage, lease):
+    ledger.apply("trip", [Start(new_run("r1"))], lease=lease)
+    effect = new_effect(run="r1")
+    ledger.claim("trip", "main", effect, lease=lease)
+    ledger.complete("trip", Complete(effect.key, effect.token, "unknown"))
+    ledger.apply("trip", [Move("r1", "waiting")], lease=lease)
+    assert ledger.due() == []
+    ledger.complete("trip", Complete(effect.key, effect.token, "done", b"late"))
+    assert [run.id for run in ledger.due()] == ["r1"]

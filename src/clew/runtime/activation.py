@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
-from clew.errors import ActivationClosed, NoRun
+from clew.errors import ActivationClosed, BadInput, NoRun
 from clew.storage.ledger import Ledger
 from clew.storage.port import Lease
 
@@ -23,6 +23,8 @@ R = TypeVar("R")
 current: ContextVar[Activation | None] = ContextVar("clew_activation", default=None)
 finders: list[Callable[[], Activation | None]] = []
 """How activations of other runtimes are found: adapters add to this."""
+inside: ContextVar[str | None] = ContextVar("clew_inside", default=None)
+"""The effect or transaction that this code runs in, for people: it is one call, and waits for nobody."""
 
 
 class Pause(BaseException):
@@ -50,20 +52,25 @@ class Activation(ABC):
 
     ledger: Ledger
     lease: Lease | None
+    tenant: str
 
-    def __init__(self, id: str, node: str, thread_id: str, branch: str, run: str | None, step: int | None) -> None:  # noqa: A002
+    def __init__(self, id: str, node: str, thread_id: str, branch: str, run: str | None) -> None:  # noqa: A002
         self.id = id
         self.node = node
         self.thread_id = thread_id
         self.branch = branch
         self.run = run
-        self.step = step
         self.tasks: set[Any] = set()
         """asyncio tasks that were started within."""
         self.pauses: list[Pause] = []
         self._closed: str | None = None
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
+
+    @property
+    @abstractmethod
+    def step(self) -> int | None:
+        """The checkpoint that the branch stands on now."""
 
     # -- calls
 
@@ -124,11 +131,13 @@ class Activation(ABC):
         """What the run was started with as `context=`."""
 
 
-def here(what: str) -> Activation:
-    """The activation that this code runs in."""
+def here(what: str, *, anywhere: bool = False) -> Activation:
+    """The activation that this code runs in; unless `anywhere`, not from within an effect."""
     found = here_or_none()
     if found is None:
         raise NoRun(f"{what} was called outside of a run")
+    if not anywhere and (within := inside.get()) is not None:
+        raise BadInput(f"{what} was called within {within}", hint="call it in the node, before that or after it")
     found.check()
     return found
 
@@ -148,7 +157,7 @@ def bind(fn: Callable[P, R]) -> Callable[P, R]:
 
     `executor.submit(clew.bind(fetch), url)`
     """
-    activation = here("clew.bind")
+    activation = here("clew.bind", anywhere=True)
 
     @functools.wraps(fn)
     def bound(*args: P.args, **kwargs: P.kwargs) -> R:

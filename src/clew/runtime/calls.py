@@ -46,8 +46,19 @@ def digest_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes
     return hashlib.sha256(data).digest()[:16]  # a megabyte of messages is common, and processors have this one built in
 
 
+def called_with(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """The arguments of a call by their names, stored: however it was spelled."""
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # not written in Python
+        return encode({"args": args, "kwargs": dict(sorted(kwargs.items()))}, path=name)
+    return encode(signature.bind(*args, **kwargs).arguments, path=name)
+
+
 def key_text(key: Any, name: str) -> str:
     """A key that somebody gave, as text: what differs in it differs in the text."""
+    if type(key) is tuple and all(type(part) in (str, int) for part in key) and len(repr(key)) <= _LONGEST:
+        return repr(key)
     if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST:
         return key
     return f"{name}:{hashlib.blake2b(encode(key, path='key'), digest_size=16).hexdigest()}"
@@ -133,7 +144,8 @@ def _recorded_async(fn: Any, key: Key | None, policy: Retry) -> Any:
 def _slot(activation: Activation, fn: Any, key: Key | None, args: Any, kwargs: Any) -> Slot:
     name = name_of(fn)
     told = digest_of(name, args, kwargs).hex() if key is None else key_text(key(*args, **kwargs), name)
-    return activation.slot(f"{name}({told})")
+    # What another one calls is counted apart: when that is not called again, nor is this.
+    return activation.slot(f"{name}({told})" if (outer := _key.get()) is None else f"{outer}/{name}({told})")
 
 
 def _stable(activation: Activation, slot: Slot) -> str:

@@ -25,7 +25,7 @@ from clew.runtime.reducers import Changes
 from clew.state.codec import encode
 from clew.state.draft import Draft, Extend
 from clew.state.private import Items, Lender, private
-from clew.state.values import ExceptionSummary
+from clew.state.values import summary_of
 from clew.storage.changes import Change
 from clew.storage.ledger import Entry, Ledger, Move, RunStatus, Withdraw
 from clew.storage.port import Lease
@@ -386,15 +386,3 @@ class Drive:
         self._looked = now
         row = self.ledger.run(self.run)
         return row is not None and row.wanted == "cancel"
-
-
-def summary_of(error: BaseException) -> ExceptionSummary:
-    """What the ledger keeps of an error."""
-    cause = error.__cause__
-    return ExceptionSummary(
-        type(error).__qualname__,
-        str(error)[:2000],
-        tuple(getattr(error, "__notes__", ()))[:20],
-        tuple(str(arg)[:200] for arg in error.args[:10]),
-        summary_of(cause) if isinstance(cause, Exception) and cause is not error else None,
-    )

@@ -22,14 +22,18 @@ class NodeActivation(Activation):
     """One attempt of a task of a run."""
 
     def __init__(self, drive: Drive, task: Task) -> None:
-        base = drive.thread._memory.base
         self._drive = drive
         self._key = drive.key(task)
         self.is_sent = task.sent >= 0
         self.ledger = drive.ledger
         self.lease = drive.lease
-        step = None if base is None else base.step
-        super().__init__(f"{drive.run}/{self._key}", task.name, drive.thread.id, drive.thread.branch, drive.run, step)
+        self.tenant = drive.thread._tenant
+        super().__init__(f"{drive.run}/{self._key}", task.name, drive.thread.id, drive.thread.branch, drive.run)
+
+    @property
+    def step(self) -> int | None:
+        base = self._drive.thread._memory.base
+        return None if base is None else base.step
 
     def gate(self, node: Node) -> None:
         """Ask before the node begins, if it was declared so."""

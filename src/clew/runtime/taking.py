@@ -136,6 +136,7 @@ class Taking:
         context = None if row.context is None else decode(row.context)
         drive = self._drive(lease, row, state, position, context)
         drive.journal.load()
+        drive.opened()  # what an earlier attempt has asked may not be asked again
         return drive
 
     def _pause(self, row: RunRow, lease: Lease) -> None:

@@ -146,7 +146,7 @@ _LONGEST = 100 * 366 * 24 * 3600
 
 def emit(value: Any) -> None:
     """Tell whoever listens to the run (`agent.stream`): tokens, progress. Nothing is stored."""
-    here("clew.emit").emit(value)
+    here("clew.emit", anywhere=True).emit(value)
 
 
 def checkpoint(label: str, update: Mapping[str, Any] | None = None) -> None:
@@ -159,4 +159,4 @@ def checkpoint(label: str, update: Mapping[str, Any] | None = None) -> None:
 
 def context() -> Any:
     """What this run was started with as `context=`."""
-    return here("clew.context").context
+    return here("clew.context", anywhere=True).context

@@ -104,6 +104,18 @@ class ExceptionSummary:
         return f"{self.type_name}: {self.message}" if self.message else self.type_name
 
 
+def summary_of(error: BaseException) -> ExceptionSummary:
+    """What is kept of an exception, shortened."""
+    cause = error.__cause__
+    return ExceptionSummary(
+        type(error).__qualname__,
+        str(error)[:2000],
+        tuple(getattr(error, "__notes__", ()))[:20],
+        tuple(str(arg)[:200] for arg in error.args[:10]),
+        summary_of(cause) if isinstance(cause, Exception) and cause is not error else None,
+    )
+
+
 class Blob:
     """Large bytes kept once, by content, and read when asked for.
 

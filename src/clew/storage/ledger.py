@@ -8,7 +8,7 @@ Promises, which the contract tests hold against each backend (docs/design/runtim
 3. With a lease, whatever is written is fenced in the transaction that writes it.
 4. A claim is durable before it is told. Of two claims of a key one is `mine`; the other sees its row.
 5. A claim that nobody alive stands behind is `unknown` to whoever looks next. It is claimed again only by name of its
-   token (`again`). A result is recorded by the token of its claim, however late.
+   token (`again`). A result is recorded by the token of its claim, however late; a run that waits to hear of it is due.
 6. A request is decided once: by answers of as many different people as it needs, by its expiry, or by being withdrawn.
    An answer is bound to the digest of what was asked. One that does not count changes nothing.
 7. What expires does so by the database's clock, at that moment, for every reader: whether or not anybody has noted it.

@@ -228,4 +228,6 @@ class Writer:
         value: Any = row.value if complete.state == "compensated" and complete.value is None else complete.value
         place = effect_place(self._id, complete.token)
         self._query("complete_effect", **known, state=complete.state, value=self._seal.close(place, value))
+        if row.state == "unknown" and row.run is not None:
+            self._query("wake_run", id=row.run)  # it may wait for somebody to tell just this
         return True
