@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import machine, report
 from bench.ground import FULL, QUICK, Ground
+from bench.langgraph_rows import langgraph
 from bench.peers import peers
 from bench.pruning import prune
 from bench.reading import history, latest
@@ -21,7 +22,7 @@ from bench.space import space
 from bench.writing import growth, saves
 
 BENCHES: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    bench.__name__: bench for bench in (space, saves, growth, latest, history, prune, peers)
+    bench.__name__: bench for bench in (space, saves, growth, latest, history, prune, peers, langgraph)
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 

@@ -36,10 +36,12 @@ class Sizes:
     long: int
     """Steps of a thread that has grown long."""
     peer_steps: int
+    graph_turns: int
+    """Turns of a conversation that a graph has had."""
 
 
-QUICK = Sizes(quick=True, steps=1000, repetitions=2, turns=40, long=300, peer_steps=40)
-FULL = Sizes(quick=False, steps=1000, repetitions=5, turns=400, long=5000, peer_steps=1000)
+QUICK = Sizes(quick=True, steps=1000, repetitions=2, turns=40, long=300, peer_steps=40, graph_turns=60)
+FULL = Sizes(quick=False, steps=1000, repetitions=5, turns=400, long=5000, peer_steps=1000, graph_turns=1000)
 
 
 class Ground:

@@ -14,6 +14,7 @@ TITLES = {
     "history": "Reading the history",
     "prune": "Pruning beside writers",
     "peers": "LangGraph's savers on the same states",
+    "langgraph": "LangGraph's graphs on our saver and on its own",
 }
 NOTES = {
     "space": """\
@@ -31,6 +32,10 @@ disk's.""",
     "peers": """\
 A step of theirs is `put_writes` and `put`, as LangGraph's loop calls them; one of ours is `update` (told) or `save`
 (shadow). The target of each row is the peer's figure.""",
+    "langgraph": """\
+A chat: `MessagesState`, one node, each turn asks 512 bytes and is answered 512, every call with `durability="sync"`.
+*Relaxed* and *strict* are the same setting for all: `synchronous` NORMAL and FULL, `synchronous_commit` off and on.
+*The saver's own part* is the time inside its methods; the rest of a turn is LangGraph's work, the same for all.""",
 }
 INTRODUCTION = """\
 Measured on {date} by `{command}`, in {minutes:.0f} minutes. This page is written by that command.
