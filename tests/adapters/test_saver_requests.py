@@ -13,6 +13,7 @@ from stories import Log
 
 import clew
 from clew.adapters.langgraph import ClewSaver
+from clew.placed import Place, PlacedThreads, Question, Write
 from clew.state.codec import decode
 from clew.storage.ledger import ledger_of
 
@@ -233,3 +234,17 @@ def test_writes_before_their_checkpoint_open_requests_that_it_leaves_alone(db: c
     assert requests(db) == ["well?"]
     graph_of(saver, ask=node("well?")).invoke(Command(resume="yes"), CONFIG)
     assert requests(db) == []
+
+
+def test_an_answer_never_closes_the_question_that_comes_after_it(db: clew.Database) -> None:
+    """LangGraph hands the answer and the next question to threads of its own: the later one may get there first."""
+    threads = PlacedThreads(db)
+    here = Place("t", "", "0001")
+    answer = threads.encoded(here, [Write("-", -4, "", "__resume__", "")], answered="")
+    question = threads.encoded(here, [Write("a", -3, "", "__interrupt__", "?")], [Question("q", "name?")])
+    later = threading.Thread(target=threads.record, args=(question,))
+    later.start()
+    later.join(0.2)  # time enough to write, if it did not wait
+    threads.record(answer)
+    later.join(30)
+    assert requests(db) == ["name?"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -25,6 +26,8 @@ from clew.storage.placed_requests import Asking, activation_of
 from clew.writing import EMPTY_BASE, check_text, merged
 
 _ATTEMPTS = 10
+_IN_TURN = 30.0
+"""Seconds that a question waits for what was asked or answered before it."""
 
 
 class Drafted(NamedTuple):
@@ -45,11 +48,14 @@ class Begun(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """Records on their way."""
+    """Records on their way. Those that ask or answer go in the order in which they were made: `after` is set when the
+    one before is written, `done` when this one is."""
 
     thread_id: str
     changes: list[Change]
     asking: Asking | None
+    after: threading.Event | None = None
+    done: threading.Event | None = None
 
 
 def _request(activation: str, asked: Question) -> NewRequest:
@@ -64,6 +70,7 @@ class PlacedThreads(PlacedReading):
     def __init__(self, db: Database) -> None:
         super().__init__(db)
         self._placed = Placed(db._storage)
+        self._asking: dict[str, threading.Event] = {}
 
     # -- writing
 
@@ -206,14 +213,27 @@ class PlacedThreads(PlacedReading):
         if asks or answered is not None:
             activation = activation_of(place.ns, str(place.id), writes[0].task)
             asking = Asking(place.ns, str(place.id), [_request(activation, one) for one in asks], answered)
-        return Recording(thread_id, changes, asking)
+        if asking is None:
+            return Recording(thread_id, changes, None)
+        done = threading.Event()
+        with self._lock:
+            after, self._asking[thread_id] = self._asking.get(thread_id), done
+        return Recording(thread_id, changes, asking, after, done)
 
     def record(self, recording: Recording) -> list[bool]:
         """The second half of `write`."""
-        thread_id, changes, asking = recording
-        if asking is not None:
+        thread_id, changes, asking, after, done = recording
+        if asking is None or done is None:
+            return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
+        try:
+            if after is not None:
+                after.wait(_IN_TURN)  # an answer that overtook its question would leave it open, or close the next one
             return [bool(answer) for answer in self._placed.record(thread_id, changes, asking)]
-        return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
+        finally:
+            done.set()
+            with self._lock:
+                if self._asking.get(thread_id) is done:
+                    del self._asking[thread_id]
 
     # -- what is remembered
 

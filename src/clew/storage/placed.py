@@ -101,8 +101,12 @@ class Placed:
 
     def place(self, placing: Placing) -> Done:
         """Write one checkpoint, whole or not at all."""
-        with self._storage.keeping(placing.blobs) as blobs, self._storage._writing(placing.thread_id) as run:
-            return self._place(run, placing._replace(blobs=blobs))
+        with self._storage.keeping(placing.blobs) as blobs:
+            placing = placing._replace(blobs=blobs)
+            if (written := self._storage._place_at_once(placing)) is not None:
+                return Done(written, None)
+            with self._storage._writing(placing.thread_id) as run:
+                return self._place(run, placing)
 
     def _place(self, run: Run, placing: Placing) -> Done:
         ns, id_, base = placing.ns, placing.id, placing.base

@@ -32,6 +32,7 @@ from clew.storage.holding import Holding
 from clew.storage.ledger import Entry
 from clew.storage.ledger_entries import write_entries
 from clew.storage.ownership import EXPIRY, Identity
+from clew.storage.placed import Placing
 from clew.storage.port import Commit, Committed, Lease
 from clew.storage.refusals import busy, fenced
 from clew.storage.relational import Relational, Run
@@ -47,6 +48,7 @@ from clew.storage import postgres_schema
 from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
+from clew.storage.postgres_placed import place_at_once
 
 
 def _shaped() -> dict[str, bytes]:
@@ -428,6 +430,9 @@ class PostgresStorage(Relational):
             raise clew_error(error) from error
         except (psycopg_pool.PoolTimeout, UnicodeError) as error:
             raise clew_error(error) from error
+
+    def _place_at_once(self, placing: Placing) -> Committed | None:
+        return place_at_once(self._engine, self._tenant, placing)
 
     def _writer(self, thread_id: str, entries: Sequence[Entry], epoch: int | None) -> Then | None:
         """Writes entries behind the statement that has locked the thread, whose row begins with (thread, step)."""

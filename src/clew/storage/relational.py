@@ -19,13 +19,14 @@ from clew.model import KINDS, Durability, Usage
 from clew.storage.changes import Record
 from clew.storage.ledger_rows import delete_ledger, stamped
 from clew.storage.ownership import Identity, OwnerRow, is_live
-from clew.storage.port import STEP_BITS, Chunk, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
+from clew.storage.port import STEP_BITS, Chunk, Committed, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
 from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from clew.storage.holding import Holding
+    from clew.storage.placed import Placing
 
 STEPS = (1 << STEP_BITS) - 1
 SEALED = 24 * 1024
@@ -39,11 +40,6 @@ class Run(Protocol):
     """Runs a named query inside the transaction. The tenant (and on SQLite the clock) are bound by the backend."""
 
     def __call__(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]: ...
-
-
-def _row(columns: Sequence[Any], manifest: bytes, crc: int) -> Row:
-    step, id_, parent, lane, kind, label, run, next_, created, metadata = columns
-    return Row(step, id_, parent, lane, KINDS[kind], label, run, next_, created, metadata, manifest, crc)
 
 
 def _listing(found: Iterable[Sequence[Any]]) -> list[Row]:
@@ -79,7 +75,7 @@ class RelationalSnapshot:
         columns = found[0][14:]
         if step is not None and columns[1] is None:
             raise Corrupt(f"branch {branch!r} of thread {thread_id!r} points at step {step}, which is missing")
-        return Head(thread, ref, None if step is None else _row(columns[:10], *columns[10:]))
+        return Head(thread, ref, None if step is None else full_rows([columns])[0])
 
     def row(self, thread: int, step: int) -> Row | None:
         if not 0 < step <= STEPS:
@@ -233,6 +229,10 @@ class Relational(ABC):
     def keeping(self, blobs: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:
         """Around a transaction that stores these blobs: yields what it is to store."""
         yield blobs
+
+    def _place_at_once(self, placing: Placing) -> Committed | None:  # noqa: ARG002
+        """Write a placed checkpoint in fewer round trips than `Placed` takes; None if it has to take them."""
+        return None
 
     def _use_blobs(self, run: Run, thread: int, blobs: Sequence[tuple[str, bytes]]) -> None:
         """Keep blobs, and say that the thread refers to them."""
