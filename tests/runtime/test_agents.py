@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypedDict
@@ -553,3 +554,98 @@ def test_context_is_for_the_nodes(thread: clew.Thread) -> None:
         return {"user": clew.context()["user"]}
 
     assert who.run(thread, context={"user": "42"}).state == {"user": "42"}
+
+
+TOOL = {"role": "assistant", "content": None, "calls": [{"name": "find", "arguments": {"city": "Osaka", "n": [1, 2]}}]}
+
+
+def test_long_conversations_of_nested_messages_go_on(thread: clew.Thread) -> None:
+    @clew.agent(state=Trip)
+    def chat(state: Any) -> Any:
+        assert all(message["calls"][0]["arguments"]["n"] == [1, 2] for message in state["messages"])
+        return {"messages": [copy.deepcopy(TOOL)]}
+
+    for number in range(12):
+        run = chat.run(thread, {"messages": [copy.deepcopy(TOOL)]})
+        assert run.state["messages"] == [TOOL] * 2 * (number + 1)
+
+
+def test_a_change_deep_within_a_long_list_is_refused_and_the_state_is_as_it_was(thread: clew.Thread) -> None:
+    bad = [True]
+    calls: list[int] = []
+
+    @clew.recorded
+    def model(messages: list[Any]) -> str:
+        calls.append(messages[3]["calls"][0]["arguments"]["n"][0])
+        return f"reply {len(calls)}"
+
+    @clew.agent(state=Trip)
+    def chat(state: Any) -> Any:
+        if bad:
+            state["messages"][3]["calls"][0]["arguments"]["n"][0] = 7
+        return {"messages": [{**TOOL, "content": model(state["messages"])}]}
+
+    with pytest.raises(BadInput, match=r"changed state\['messages'\] in place"):
+        chat.run(thread, {"messages": [copy.deepcopy(TOOL) for _ in range(10)]})
+    with pytest.raises(BadInput, match="in place"):
+        chat.resume(thread)
+    assert calls == [7, 7]
+    bad.clear()
+    # what was recorded of the changed list is no reply to this one
+    assert chat.resume(thread).state["messages"][-1]["content"] == "reply 3"
+    assert calls == [7, 7, 1]
+
+
+def test_a_recorded_call_gets_its_reply_back_however_its_list_came_about(thread: clew.Thread) -> None:
+    calls: list[int] = []
+    fail = [True]
+
+    @clew.recorded
+    def model(messages: list[Any], *, more: Any = None) -> str:
+        calls.append(len(messages))
+        return f"{len(messages)} messages"
+
+    @clew.agent(state=Trip)
+    def chat(state: Any) -> Any:
+        given = state["messages"] if fail else [*state["messages"]]
+        told = [model(given), model([*given, "more"]), model(given, more=given), model(given)]
+        if fail:
+            raise OSError("killed")
+        return {"messages": told}
+
+    with pytest.raises(OSError, match="killed"):
+        chat.run(thread, {"messages": [f"message {n}" for n in range(20)]})
+    fail.clear()
+    assert chat.resume(thread).state["messages"][20:] == ["20 messages", "21 messages", "20 messages", "20 messages"]
+    assert calls == [20, 21, 20, 20]
+
+
+def test_what_comes_after_a_nodes_time_is_not_recorded(thread: clew.Thread, db: clew.Database) -> None:
+    over, ended = threading.Event(), threading.Event()
+    late: list[BaseException] = []
+
+    @clew.recorded
+    def model() -> str:
+        assert over.wait(10)
+        return "late"
+
+    agent = clew.Agent("slow")
+
+    @agent.node(timeout=0.01)
+    def slow(state: Any) -> Any:
+        try:
+            model()
+        except BaseException as error:
+            late.append(error)
+        ended.set()
+
+    with pytest.raises(TimeoutError):
+        agent.run(thread)
+    over.set()
+    assert ended.wait(10)
+    assert [type(error) for error in late] == [ActivationClosed]
+    run = db.runs()[0].id
+    with db._storage.snapshot() as snapshot:
+        found = snapshot.find_thread(thread.id)
+        assert found is not None
+        assert snapshot.records(found, [f"run {run}"]) == []

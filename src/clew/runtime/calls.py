@@ -16,6 +16,7 @@ from clew.runtime.activation import Activation, Slot, here_or_none
 from clew.runtime.hops import hop
 from clew.runtime.retry import Retry
 from clew.state.codec import decode, encode
+from clew.state.digest import digest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,10 +41,17 @@ def name_of(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__qualname__", type(fn).__qualname__).rsplit("<locals>.", 1)[-1]
 
 
-def digest_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """A digest of a call's arguments. They must be what Clew can store."""
-    data = encode([list(args), dict(sorted(kwargs.items()))], path=name)
-    return hashlib.sha256(data).digest()[:16]  # a megabyte of messages is common, and processors have this one built in
+def digest_of(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], of_list: Callable[[list[Any]], bytes | None] | None = None
+) -> bytes:
+    """A digest of a call's arguments. They must be what Clew can store; `of_list` may know that of a long list."""
+    given = [*args, *(kwargs[key] for key in sorted(kwargs))]
+    lists = []
+    for at, value in enumerate(given):
+        if type(value) is list:
+            lists.append(at)
+            given[at] = (of_list(value) if of_list is not None else None) or digest(value, f"{name}[{at}]")
+    return digest((*given, lists, sorted(kwargs)), name)
 
 
 def called_with(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
@@ -143,9 +151,19 @@ def _recorded_async(fn: Any, key: Key | None, policy: Retry) -> Any:
 
 def _slot(activation: Activation, fn: Any, key: Key | None, args: Any, kwargs: Any) -> Slot:
     name = name_of(fn)
-    told = digest_of(name, args, kwargs).hex() if key is None else key_text(key(*args, **kwargs), name)
+    trusted = []
+
+    def of_list(value: list[Any]) -> bytes | None:
+        found = activation.digest_of(value)
+        trusted.append(found)
+        return found
+
+    told = digest_of(name, args, kwargs, of_list).hex() if key is None else key_text(key(*args, **kwargs), name)
     # What another one calls is counted apart: when that is not called again, nor is this.
-    return activation.slot(f"{name}({told})" if (outer := _key.get()) is None else f"{outer}/{name}({told})")
+    slot = activation.slot(f"{name}({told})" if (outer := _key.get()) is None else f"{outer}/{name}({told})")
+    if any(trusted):
+        activation.trusting.append(slot)
+    return slot
 
 
 def _stable(activation: Activation, slot: Slot) -> str:

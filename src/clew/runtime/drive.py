@@ -11,7 +11,8 @@ import contextvars
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
@@ -24,7 +25,7 @@ from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run
 from clew.runtime.reducers import Changes
 from clew.state.codec import encode
 from clew.state.draft import Draft, Extend
-from clew.state.private import Items, Lender, private
+from clew.state.private import Lender, Lent
 from clew.state.values import summary_of
 from clew.storage.changes import Change
 from clew.storage.ledger import Entry, Ledger, Move, RunStatus, Withdraw
@@ -74,6 +75,7 @@ class Drive:
         self._trace = trace
         self.journal = Journal(thread._storage, thread._tenant, thread.id, run, lease)
         self.released = False
+        self.failed = False
         self.lender = lender or Lender()
         self._listener = listener
         self._loop = loop
@@ -109,10 +111,15 @@ class Drive:
     def activation(self, task: Task) -> NodeActivation:
         return NodeActivation(self, task)
 
-    def lend(self) -> tuple[dict[str, Any], Mapping[str, Items]]:
+    def lend(self) -> tuple[dict[str, Any], dict[str, Lent]]:
         """The state for a node, and what is known of its long lists."""
         with self._writing:
             return self.lender.lend(self.state)
+
+    def take_back(self, known: Mapping[str, Lent]) -> None:
+        """A node has given back what it was lent, unchanged."""
+        with self._writing:
+            self.lender.take_back(self.state, known)
 
     def tell(self, kind: str, node: str | None = None, value: Any = None) -> None:
         if self._listener is not None:
@@ -246,7 +253,9 @@ class Drive:
         """One commit takes in what the tasks returned; whether the run is done."""
         try:
             changes = self._taken_in(outcomes)
-            following = self.agent.graph.advance(self.position, lambda: self._view(changes.state))
+            self._extend(changes)
+            with self._viewed(changes.state) as view:
+                following = self.agent.graph.advance(self.position, view)
         except Exception as error:  # noqa: BLE001 - the run fails of it, and raises it
             self._keep_finished(outcomes)
             self._failed([(outcomes[0][0], Failed(error))])
@@ -268,10 +277,14 @@ class Drive:
 
     def stand_on(self, changes: Changes) -> None:
         """The round is over: this is the state now."""
+        self._extend(changes)
+        self.state = changes.state
+
+    def _extend(self, changes: Changes) -> None:
+        """Let the lender know which lists have only grown."""
         for key, told in changes.told.items():
             if isinstance(told, Extend):
-                self.lender.extended(key, self.state.get(key), changes.state[key], told.items)
-        self.state = changes.state
+                self.lender.extended(key, self.state.get(key), changes.state[key])
 
     def _taken_in(self, outcomes: Sequence[tuple[Task, Outcome]]) -> Changes:
         schema = self.agent.schema
@@ -281,8 +294,18 @@ class Drive:
                 changes.take(outcome.update, task.name)
         return changes
 
-    def _view(self, state: dict[str, Any]) -> Any:
-        return self.agent.schema.view(private(state))
+    @contextmanager
+    def _viewed(self, state: dict[str, Any]) -> Iterator[Callable[[], Any]]:
+        """Gives the state after a round to functions that choose. Each may do with it what it likes."""
+        given: list[tuple[dict[str, Any], dict[str, Lent]]] = []
+
+        def view() -> Any:
+            given.append(self.lender.lend(state))
+            return self.agent.schema.view(given[-1][0])
+
+        yield view
+        for lent, known in given:
+            self.lender.take_back(state, {key: kept for key, kept in known.items() if kept.same(lent.get(key))})
 
     def _keep_finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
         for task, outcome in outcomes:
@@ -349,6 +372,7 @@ class Drive:
         self._keep_finished(outcomes)
         task, failed = next((task, outcome) for task, outcome in outcomes if isinstance(outcome, Failed))
         error = failed.error
+        self.failed = True
         self._move("failed", error=encode(summary_of(error)))
         base = self.thread._memory.base
         step = base.step if base is not None else None

@@ -13,7 +13,7 @@ from clew.errors import Corrupt
 from clew.state.codec import decode, encode
 from clew.state.draft import Extend
 from clew.state.seal import record_crc, seal_of
-from clew.storage.changes import Change, Record, drop_records, put_record
+from clew.storage.changes import Change, Record, drop_records, set_record
 from clew.storage.port import Lease, Storage
 
 _FINISHED = -1
@@ -42,7 +42,7 @@ class Journal:
             self._known[task, idx] = bytes(value)
 
     def find(self, task: str, idx: int) -> bytes | None:
-        return self._known.get((task, idx))
+        return self._known.get((task, idx)) or None
 
     def keep(self, task: str, idx: int, value: bytes, name: str = "") -> None:
         """Write a record; it is durable when this returns. `Fenced` when the run has passed on."""
@@ -53,7 +53,12 @@ class Journal:
     def record(self, task: str, idx: int, value: bytes, name: str = "") -> Change:
         """The same, to ride on a commit; `note` it when that is written."""
         crc = record_crc(self._seal, self._place, task, idx, "", name, value)
-        return put_record(Record(self._place, task, idx, "", name, value, None, crc))
+        return set_record(Record(self._place, task, idx, "", name, value, None, crc))
+
+    def void(self, task: str, idx: int) -> None:
+        """Take a record back: an empty one stands for none."""
+        if self.find(task, idx) is not None:
+            self.keep(task, idx, b"")
 
     def note(self, task: str, idx: int, value: bytes) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from clew.errors import ActivationClosed, Rejected
 from clew.runtime.activation import Activation, Slot, Stop
 from clew.runtime.machine import Task
 from clew.runtime.waiting import ask_in, asking
+from clew.state.private import Lent
 
 _WRITTEN = b"\xc0"
 
@@ -25,6 +26,8 @@ class NodeActivation(Activation):
         self._drive = drive
         self._key = drive.key(task)
         self.is_sent = task.sent >= 0
+        self.lent: dict[int, Lent] = {}
+        """The long lists of the node's view, by their `id`."""
         self.ledger = drive.ledger
         self.lease = drive.lease
         self.tenant = drive.thread._tenant
@@ -43,10 +46,20 @@ class NodeActivation(Activation):
         if not ask_in(self, new_request(question, bool, **asking(self, "before")), bool):
             raise Rejected(f"{question!r} was answered with no", hint="answer yes to a new run, or cancel this one")
 
+    def digest_of(self, value: list[Any]) -> bytes | None:
+        lent = self.lent.get(id(value))
+        return None if lent is None else lent.digest(value)
+
+    def distrust(self) -> None:
+        """The node has changed the state in place: what calls were made with is not what they are known by."""
+        for slot in self.trusting:
+            self._drive.journal.void(f"{self._key}/{slot.call}", slot.idx)
+
     def find(self, slot: Slot) -> bytes | None:
         return self._drive.journal.find(f"{self._key}/{slot.call}", slot.idx)
 
     def keep(self, slot: Slot, value: bytes) -> None:
+        super().check()
         self._drive.journal.keep(f"{self._key}/{slot.call}", slot.idx, value)
 
     def check(self) -> None:

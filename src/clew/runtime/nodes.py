@@ -12,7 +12,7 @@ from clew.errors import BadInput, ClewError
 from clew.runtime.activation import Pause, Stop, current
 from clew.runtime.machine import Task
 from clew.runtime.retry import Retry
-from clew.state.private import Watch, private
+from clew.state.private import Lent, Watch, private
 
 if TYPE_CHECKING:
     from clew.runtime.drive import Drive
@@ -61,6 +61,7 @@ class Attempt:
         self.where = drive.where._replace(node=task.name)
         self.number = number
         self.activation: NodeActivation = drive.activation(task)
+        self._known: dict[str, Lent] = {}
         self._lend(task)
 
     def _lend(self, task: Task) -> None:
@@ -72,8 +73,11 @@ class Attempt:
             return
         lent, known = self.drive.lend()
         self.view = schema.view(lent)
+        self.activation.lent = {id(lent[key]): kept for key, kept in known.items()}
+        if self.view is lent:
+            self._known = known
         self._read = lambda: schema.read_back(self.view)
-        self._watch = Watch(self._read(), known if self.view is lent else None)
+        self._watch = Watch(self._read(), self._known)
 
     def observed(self) -> observing.Span:
         return observing.span("node", self.node.name, self.where, attempt=self.number)
@@ -87,10 +91,12 @@ class Attempt:
                 f"node {self.node.name!r} returned {type(returned).__name__}", hint="nodes are plain or async functions"
             )
         if (key := self._watch.changed(self._read())) is not None:
+            self.activation.distrust()
             raise BadInput(
                 f"node {self.node.name!r} changed {self._shown(key)} in place",
                 hint=f"return what changes: {{{key!r}: …}}, or {{{key!r}: clew.extend([…])}} to append",
             )
+        self.drive.take_back(self._known)
         return Done(self.drive.agent.schema.update_of(returned, f"node {self.node.name!r}"))
 
     def _shown(self, key: str) -> str:

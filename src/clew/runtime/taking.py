@@ -280,7 +280,7 @@ def finish(drive: Drive, given: Thread) -> None:
     lease, memory.lease = memory.lease, None
     if lease is not None and not drive.released:
         drive.thread._storage.release(lease)
-    if memory.base is not None and drive.agent.checkpoint == "round":
+    if memory.base is not None and drive.agent.checkpoint == "round" and not drive.failed:
         given._memory.kept = (memory.base, drive.state, drive.lender)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from clew.state.codec import IMMUTABLE, copy_object, is_in_its_dict
 
 _DEEPEST = 8
+_TEXTS = {str, type(None)}
 _GIVEN, _EXTRA, _PRIVATE = (attrgetter(f"__pydantic_{name}__") for name in ("fields_set", "extra", "private"))
 
 
@@ -46,6 +47,10 @@ class Capture:
         elif sorts != {"object"}:
             return None
         return capture if capture._holders.take(list(map(vars, items)), _DEEPEST) else None
+
+    def is_texts(self) -> bool:
+        """Are all of them plain dicts with nothing but text in them? Then they are the same when they are equal."""
+        return self._types[:1] == [dict] and self._holders.leaves() <= _TEXTS
 
     def join(self, more: Capture) -> bool:
         """Take in the items of another capture; False when they do not fit together."""
@@ -91,13 +96,14 @@ class Capture:
 class _Group:
     """Dicts, or lists, that stand in like places: what they hold in a row, and groups of what is in there."""
 
-    __slots__ = ("dicts", "held", "holders", "keys", "lists", "sizes")
+    __slots__ = ("dicts", "held", "holders", "keys", "kinds", "lists", "sizes")
 
     def __init__(self, *, keyed: bool) -> None:
         self.holders: list[Any] = []
         self.sizes: list[int] = []
         self.keys: list[Any] | None = [] if keyed else None
         self.held: list[Any] = []
+        self.kinds: set[type] = set()
         self.dicts: _Group | None = None
         self.lists: _Group | None = None
 
@@ -109,7 +115,9 @@ class _Group:
             self.keys += chain.from_iterable(holders)
         held = list(self._within(holders))
         self.held += held
-        kinds = set(map(type, held)) - IMMUTABLE
+        kinds = set(map(type, held))
+        self.kinds |= kinds
+        kinds -= IMMUTABLE
         if not kinds:
             return True
         if not all(issubclass(kind, enum.Enum) for kind in kinds - {dict, list}):
@@ -132,6 +140,7 @@ class _Group:
         self.holders += more.holders
         self.sizes += more.sizes
         self.held += more.held
+        self.kinds |= more.kinds
         if self.keys is not None and more.keys is not None:
             self.keys += more.keys
         for name in ("dicts", "lists"):
@@ -152,6 +161,11 @@ class _Group:
             and (self.dicts is None or self.dicts.same(self.dicts.holders))
             and (self.lists is None or self.lists.same(self.lists.holders))
         )
+
+    def leaves(self) -> set[type]:
+        """What sorts of things are in it, at any depth."""
+        within = [group.leaves() for group in (self.dicts, self.lists) if group is not None]
+        return self.kinds.union(*within) - {dict, list}
 
     def copies(self) -> list[Any]:
         held = iter(self.held)

@@ -7,6 +7,7 @@ from typing import Any
 
 from clew.state.capture import Capture
 from clew.state.codec import IMMUTABLE
+from clew.state.digest import ListDigest
 from clew.state.shadow import is_flat, same, shadow
 
 _FEW = 8
@@ -51,7 +52,7 @@ class Watch:
 
     __slots__ = ("_kept",)
 
-    def __init__(self, values: Mapping[str, Any], known: Mapping[str, Items] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any], known: Mapping[str, Lent] | None = None) -> None:
         known = known or {}
         self._kept: dict[str, Any] = {key: known.get(key) or _keep(value) for key, value in values.items()}
 
@@ -61,71 +62,114 @@ class Watch:
             return next(iter(values.keys() ^ self._kept.keys()))
         for key, kept in self._kept.items():
             value = values[key]
-            if not (kept.same(value) if type(kept) is Items else same(kept, value)):
+            if not (kept.same(value) if type(kept) is Lent else same(kept, value)):
                 return key
         return None
 
 
 def _keep(value: Any) -> Any:
-    return Items.of(value) or shadow(value)
+    if type(value) is list and len(value) >= _FEW:
+        lent = Lent()
+        if lent.take(value):
+            return lent
+    return shadow(value)
 
 
-class Items:
-    """A long list, and what its items consist of."""
+class Lent:
+    """Copies of the items of a long list, and what these consist of."""
 
-    __slots__ = ("_capture", "_values")
+    __slots__ = ("_capture", "_digest", "_texts", "items", "values")
 
-    def __init__(self, values: list[Any], capture: Capture) -> None:
-        self._values = values
-        self._capture = capture
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.values: list[Any] = []
+        """The list itself."""
+        self._capture: Capture | None = None
+        self._texts = False
+        self._digest = ListDigest()
 
-    @classmethod
-    def of(cls, value: Any) -> Items | None:
-        if type(value) is not list or len(value) < _FEW:
-            return None
-        capture = Capture.of(value)
-        return None if capture is None else cls(value, capture)
+    def catch_up(self, values: list[Any]) -> bool:
+        """Copy those of the values that are new; False if nothing can tell quickly what they consist of."""
+        self.values = values
+        more = values[len(self.items) :]
+        if not more:
+            return True
+        capture = Capture.of(more)
+        return capture is not None and self.take(capture.copies_of(more))
+
+    def take(self, items: list[Any]) -> bool:
+        """Take items as its own."""
+        capture = Capture.of(items)
+        if capture is None or not (self._capture is None or self._capture.join(capture)):
+            return False
+        self._capture = self._capture or capture
+        self._texts = self._capture.is_texts()
+        self.items += items
+        return True
 
     def same(self, value: Any) -> bool:
-        return type(value) is list and len(value) == len(self._values) and self._capture.same(value)
+        """Does a list still consist of what was lent?"""
+        if type(value) is not list or len(value) != len(self.items):
+            return False
+        if self._texts and len(self.values) == len(value):
+            return bool(value == self.values)
+        return self._capture is None or self._capture.same(value)
 
-    def copies(self) -> list[Any]:
-        return self._capture.copies_of(self._values)
+    def digest(self, value: list[Any]) -> bytes | None:
+        """That of the list, if it has the items that were lent. Whether these have been changed is not looked at.
 
-    def grown(self, value: list[Any], more: list[Any]) -> Items | None:
-        """The list with `more` at its end. This one is used up."""
-        capture = Capture.of(more)
-        if capture is None or not self._capture.join(capture):
+        Only what is new since the last time is encoded.
+        """
+        if value != self.items:
             return None
-        self._values = value
-        return self
+        self._digest.take(self.values[self._digest.count :])
+        return self._digest.value()
 
 
 class Lender:
-    """Lends a state that changes a little from one time to the next: long lists are not looked through anew."""
+    """Lends a state that changes a little from one time to the next.
+
+    Copies of long lists that came back unchanged are lent again, so that only what is new has to be copied.
+    """
 
     def __init__(self) -> None:
-        self._items: dict[str, tuple[list[Any], Items | None]] = {}
+        self._lists: dict[str, tuple[list[Any], list[Lent] | None]] = {}
 
-    def lend(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Items]]:
+    def lend(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Lent]]:
         """The state in containers of its own, and what a `Watch` of it may build on."""
-        lent: dict[str, Any] = {}
-        known: dict[str, Items] = {}
+        view: dict[str, Any] = {}
+        known: dict[str, Lent] = {}
         for key, value in state.items():
-            items = self._of(key, value) if type(value) is list and len(value) >= _FEW else None
-            if items is not None:
-                known[key] = items
-            lent[key] = private(value) if items is None else items.copies()
-        return lent, known
+            lent = self._of(key, value) if type(value) is list and len(value) >= _FEW else None
+            if lent is None:
+                view[key] = private(value)
+            else:
+                known[key] = lent
+                view[key] = lent.items.copy()
+        return view, known
 
-    def _of(self, key: str, value: list[Any]) -> Items | None:
-        found = self._items.get(key)
+    def _of(self, key: str, value: list[Any]) -> Lent | None:
+        found = self._lists.get(key)
         if found is None or found[0] is not value:
-            found = self._items[key] = (value, Items.of(value))
-        return found[1]
+            found = self._lists[key] = (value, [])
+        free = found[1]
+        if free is None:
+            return None
+        lent = free.pop() if free else Lent()
+        if lent.catch_up(value):
+            return lent
+        self._lists[key] = (value, None)
+        return None
 
-    def extended(self, key: str, old: Any, value: list[Any], more: list[Any]) -> None:
-        """A list of the state is `old` with `more` behind it now."""
-        found = self._items.get(key)
+    def take_back(self, state: Mapping[str, Any], known: Mapping[str, Lent]) -> None:
+        """What was lent of this state has come back, unchanged: it may be lent again."""
+        for key, lent in known.items():
+            value, free = self._lists.get(key, (None, None))
+            if free is not None and value is state.get(key):
+                free.append(lent)
+
+    def extended(self, key: str, old: Any, value: list[Any]) -> None:
+        """A list of the state was `old`, and has more items behind them now."""
+        found = self._lists.get(key)
         if found is not None and found[0] is old and found[1] is not None:
-            self._items[key] = (value, found[1].grown(value, more))
+            self._lists[key] = (value, found[1])

@@ -110,7 +110,8 @@ _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None) if boot_id() els
 def is_live(row: OwnerRow, me: Identity, *, boot_clock: bool) -> bool:
     """Whether the owner still holds its leases. With `boot_clock` its expiry means nothing in another boot."""
     if row.boot == me.boot and row.pidns == me.pidns and row.host == me.host:
-        started = start_time(row.pid)
+        itself = row.pid == me.pid and row.started == me.started
+        started = row.started if itself else start_time(row.pid)
         if started is None or (started and row.started and started != row.started):
             return False
     elif boot_clock and row.boot != me.boot:

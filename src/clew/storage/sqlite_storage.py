@@ -224,18 +224,18 @@ class SqliteStorage(Relational):
         return None if found is None else Committed(thread, found[0], found[1], 0, replayed=True)
 
     def _check_owner(self, commit: Commit, thread: int, owner: int | None, at: int) -> None:
+        if owner is not None and at == commit.epoch and owner == self._engine.owners.get(self._tenant):
+            return  # our own lease: nobody has to be looked up
         run = self._run(self._engine.execute)
         live = None
         if owner is not None:
             columns = run("ref", thread=thread, name=commit.branch)[0][4:]
             live = self._live(columns, Lease(commit.thread_id, commit.branch, at))
         if commit.epoch is not None:
-            if at != commit.epoch or owner is None or owner != self._engine.owners.get(self._tenant):
-                raise fenced(commit.branch, commit.thread_id, live)
-        elif live is not None:
+            raise fenced(commit.branch, commit.thread_id, live)
+        if live is not None:
             raise busy(commit.branch, commit.thread_id, live)
-        else:
-            run("clear_ref", thread=thread, name=commit.branch)
+        run("clear_ref", thread=thread, name=commit.branch)
 
     def _change(
         self, thread: int, thread_id: str, step: int | None, epoch: int | None, changes: Sequence[Change | Entry]
