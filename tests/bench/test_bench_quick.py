@@ -30,8 +30,19 @@ def rows() -> list[dict[str, Any]]:
 
 def test_every_bench_gives_figures(rows: list[dict[str, Any]]) -> None:
     without = {row["bench"] for row in rows if row["figure"] is None}
-    assert without <= (set() if find_spec("langgraph") else {"peers", "langgraph"}), [row for row in rows if row["figure"] is None]
-    assert {row["bench"] for row in rows} == {"space", "saves", "growth", "latest", "history", "prune", "peers", "langgraph"}
+    assert without <= (set() if find_spec("langgraph") else {"peers", "langgraph"}), [
+        row for row in rows if row["figure"] is None
+    ]
+    assert {row["bench"] for row in rows} == {
+        "space",
+        "saves",
+        "growth",
+        "latest",
+        "history",
+        "prune",
+        "peers",
+        "langgraph",
+    }
 
 
 def test_bytes_stay_within_their_targets_on_sqlite(rows: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from clew import observing, references
 from clew.database import Database
 from clew.errors import ClewError, RefNotFound
 from clew.placed.reading import PlacedReading
+from clew.placed.under import Under, under_of
 from clew.placed.values import New, Place, Question, Write, control_crc, row_of
 from clew.reading import Base
 from clew.retention import ThreadRetention
@@ -21,8 +22,9 @@ from clew.state.draft import Draft
 from clew.state.seal import record_crc, row_crc, seal_of
 from clew.storage.changes import Change, Record, put_record, set_record
 from clew.storage.ledger import NewRequest
-from clew.storage.placed import Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
+from clew.storage.placed import ROOT, Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
 from clew.storage.placed_requests import Asking, activation_of
+from clew.storage.port import Lease
 from clew.writing import EMPTY_BASE, check_text, merged
 
 _ATTEMPTS = 10
@@ -45,6 +47,7 @@ class Begun(NamedTuple):
     parent: str | None
     new: New
     drafted: Drafted | None
+    under: Under | None = None
 
 
 class Recording(NamedTuple):
@@ -54,14 +57,15 @@ class Recording(NamedTuple):
     thread_id: str
     changes: list[Change]
     asking: Asking | None
+    lease: Lease | None = None
     after: threading.Event | None = None
     done: threading.Event | None = None
 
 
-def _request(activation: str, asked: Question) -> NewRequest:
+def _request(activation: str, asked: Question, run: str | None) -> NewRequest:
     question = encode(asked.value, path="question")
     digest = sha256(question).digest()
-    return NewRequest(activation, check_id(asked.id, "question's id"), digest, question)
+    return NewRequest(activation, check_id(asked.id, "question's id"), digest, question, run=run)
 
 
 class PlacedThreads(PlacedReading):
@@ -87,22 +91,23 @@ class PlacedThreads(PlacedReading):
         `finish` writes what they are now. (If it follows at once, `here`, that costs no copy.)"""
         self._check(place)
         base = self._known(place.thread_id, place.ns, parent)
+        under = under_of(place.thread_id)
         if base is None:
-            return Begun(place, parent, new if here else deepcopy(new), None)
+            return Begun(place, parent, new if here else deepcopy(new), None, under)
         try:
-            return Begun(place, parent, new, self._drafted(place, base, new))
+            return Begun(place, parent, new, self._drafted(place, base, new, under), under)
         except BaseException:
             self._give_back(place, parent, base)
             raise
 
     def finish(self, begun: Begun) -> str | None:
         """The second half of `put`."""
-        place, parent, new, drafted = begun
+        place, parent, new, drafted, under = begun
         own = True
         for left in reversed(range(_ATTEMPTS)):
             base = self._base(place, parent, own=own) if drafted is None else drafted.base
             try:
-                drafted = drafted or self._drafted(place, base, new)
+                drafted = drafted or self._drafted(place, base, new, under)
                 began = observing.began()
                 done = self._placed.place(drafted.placing)
                 observing.committed(began, drafted.placing, new.kind)
@@ -118,6 +123,8 @@ class PlacedThreads(PlacedReading):
                 self._give_back(place, parent, base)
                 raise
             else:
+                if under is not None and drafted.placing.entries:
+                    under.entries = ()
                 self._written(place, drafted, done)
                 return done.raced
             drafted = None
@@ -129,10 +136,13 @@ class PlacedThreads(PlacedReading):
         check_id(place.id, "checkpoint id")
         check_id(place.ns, "checkpoint namespace")
 
-    def _drafted(self, place: Place, base: Base, new: New) -> Drafted:
+    def _drafted(self, place: Place, base: Base, new: New, under: Under | None) -> Drafted:
         draft = Draft(base.tree)
         draft.put_state(new.state)
-        return Drafted(base, draft, self._placing(place, base, draft, new))
+        placing = self._placing(place, base, draft, new._replace(run=under.run) if under is not None else new)
+        if under is not None:
+            placing = placing._replace(lease=under.lease, entries=under.entries if place.ns == ROOT else ())
+        return Drafted(base, draft, placing)
 
     def _give_back(self, place: Place, parent: str | None, base: Base) -> None:
         if parent is not None and base is not EMPTY_BASE:
@@ -209,26 +219,30 @@ class PlacedThreads(PlacedReading):
             crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
             record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
             changes.append(set_record(record) if write.idx < 0 else put_record(record))
-        asking = None
+        asking, under = None, under_of(thread_id)
         if asks or answered is not None:
             activation = activation_of(place.ns, str(place.id), writes[0].task)
-            asking = Asking(place.ns, str(place.id), [_request(activation, one) for one in asks], answered)
+            run = None if under is None else under.run
+            asking = Asking(place.ns, str(place.id), [_request(activation, one, run) for one in asks], answered)
+        lease = None if under is None else under.lease
         if asking is None:
-            return Recording(thread_id, changes, None)
+            return Recording(thread_id, changes, None, lease)
         done = threading.Event()
         with self._lock:
             after, self._asking[thread_id] = self._asking.get(thread_id), done
-        return Recording(thread_id, changes, asking, after, done)
+        return Recording(thread_id, changes, asking, lease, after, done)
 
     def record(self, recording: Recording) -> list[bool]:
         """The second half of `write`."""
-        thread_id, changes, asking, after, done = recording
+        thread_id, changes, asking, lease, after, done = recording
         if asking is None or done is None:
-            return [bool(answer) for answer in self._storage.apply(thread_id, changes)] if changes else []
+            branch, epoch = ("main", None) if lease is None else (lease.branch, lease.epoch)
+            found = self._storage.apply(thread_id, changes, branch=branch, epoch=epoch) if changes else []
+            return [bool(answer) for answer in found]
         try:
             if after is not None:
                 after.wait(_IN_TURN)  # an answer that overtook its question would leave it open, or close the next one
-            return [bool(answer) for answer in self._placed.record(thread_id, changes, asking)]
+            return [bool(answer) for answer in self._placed.record(thread_id, changes, asking, lease)]
         finally:
             done.set()
             with self._lock:

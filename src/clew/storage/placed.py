@@ -20,8 +20,10 @@ from typing import Any, NamedTuple, cast
 from clew.errors import BadInput, Conflict
 from clew.model import KINDS, Kind
 from clew.storage.changes import Change
+from clew.storage.ledger import Entry
+from clew.storage.ledger_entries import write_entries
 from clew.storage.placed_requests import Asking, ask, overtake, seat
-from clew.storage.port import STEP_BITS, Committed, Row, Snapshot, Storage
+from clew.storage.port import STEP_BITS, Committed, Lease, Row, Snapshot, Storage
 from clew.storage.refusals import no_step
 from clew.storage.relational import STEPS, Relational, RelationalSnapshot, Run, full_rows
 
@@ -36,7 +38,7 @@ class Placing(NamedTuple):
     """A checkpoint to be placed. `base` is the step it stands on (None: a root), `lane` the lane it goes on with, or 0.
 
     With `expected`, an id, the parent was taken for the latest of the namespace: if another one is, `Done.raced` names
-    it, and with `refuse` that is a `Conflict` instead.
+    it, and with `refuse` that is a `Conflict` instead. Under a `lease` that has passed on, it is `Fenced`.
     """
 
     thread_id: str
@@ -60,6 +62,8 @@ class Placing(NamedTuple):
     expected: str | None = None
     refuse: bool = False
     changes: Sequence[Change] = ()
+    lease: Lease | None = None
+    entries: Sequence[Entry] = ()
 
 
 class Done(NamedTuple):
@@ -103,9 +107,10 @@ class Placed:
         """Write one checkpoint, whole or not at all."""
         with self._storage.keeping(placing.blobs) as blobs:
             placing = placing._replace(blobs=blobs)
-            if (written := self._storage._place_at_once(placing)) is not None:
+            if placing.lease is None and (written := self._storage._place_at_once(placing)) is not None:
                 return Done(written, None)
             with self._storage._writing(placing.thread_id) as run:
+                self._check(run, placing.thread_id, placing.lease)
                 return self._place(run, placing)
 
     def _place(self, run: Run, placing: Placing) -> Done:
@@ -171,18 +176,27 @@ class Placed:
             self._lead(run, thread, base, step)
         for change in placing.changes:
             run(change.name, thread=thread, step=step, **change.values)
+        epoch = None if placing.lease is None else placing.lease.epoch
+        write_entries(run, self._storage._tenant, thread, placing.thread_id, placing.entries, step=step, epoch=epoch)
         return Done(Committed(thread, step, lane, unfolded, replayed=False), raced)
 
-    def record(self, thread_id: str, changes: Sequence[Change], asking: Asking) -> list[Any]:
+    def record(
+        self, thread_id: str, changes: Sequence[Change], asking: Asking, lease: Lease | None = None
+    ) -> list[Any]:
         """Write records, and what they ask or answer, in one transaction; the answer of each change.
 
         The thread is made when it is new.
         """
         with self._storage._writing(thread_id) as run:
             thread = self._thread(run, thread_id, now(), "")[0]
+            self._check(run, thread_id, lease)
             answers = [run(change.name, thread=thread, step=None, **change.values) for change in changes]
             ask(run, self._storage._tenant, thread, thread_id, asking)
         return [found[0][0] if found else None for found in answers]
+
+    def _check(self, run: Run, thread_id: str, lease: Lease | None) -> None:
+        if lease is not None:
+            self._storage._branch(run, thread_id, lease.branch, lease.epoch)
 
     @staticmethod
     def _thread(run: Run, thread_id: str, created: int, place: str) -> tuple[Any, ...]:
