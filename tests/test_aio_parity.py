@@ -36,7 +36,7 @@ def test_names_and_parameters_agree(sync: type, aio: type) -> None:
 
 
 def test_a_request_is_the_same_awaited() -> None:
-    plain = {"id", "check", "as_json"}
+    plain = {"id", "check", "explain", "as_json"}
     names = {name for name in public(clew.Request) if callable(getattr(clew.Request, name))}
     assert names - plain == {name for name in public(clew.aio.Request) if callable(getattr(clew.aio.Request, name))}
     for name in names - plain:

@@ -10,10 +10,10 @@
 
 from clew.database import Database, open  # noqa: A004 - `clew.open` is the name people guess
 from clew.items import Item, Store
-from clew.model import Checkpoint, Notified, Page, Pruned, ThreadInfo, Usage
+from clew.model import Checkpoint, Notified, Overview, Page, Pruned, ThreadInfo, Usage
 from clew.references import thread_id
 from clew.requests import Answer, Request
-from clew.runs import Run
+from clew.runs import Run, RunInfo
 from clew.runtime.activation import bind
 from clew.runtime.agent import Agent, Event, agent
 from clew.runtime.calls import call_key, recorded
@@ -52,6 +52,7 @@ __all__ = [
     "messages",
     "Agent",
     "Run",
+    "RunInfo",
     "Event",
     "Retry",
     "Done",
@@ -68,6 +69,7 @@ __all__ = [
     "Page",
     "Pruned",
     "Notified",
+    "Overview",
     "Usage",
     "Blob",
     "Opaque",

@@ -21,7 +21,7 @@ from clew.aio_runtime import Agent, Run, agent, ask, checkpoint, sleep, wait
 from clew.database import Order
 from clew.hop import Hop as _Hop
 from clew.items import Filter, Index, Item, ItemOrder, Texts
-from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage
+from clew.model import Durability, Notified, Overview, Page, Pruned, ThreadInfo, Usage
 from clew.requests import Answer
 from clew.runs import Run as SyncRun
 from clew.state.diff import Diff
@@ -62,7 +62,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Request(requests.Request):
-    """A request whose methods are awaited, but for `check` and `as_json`."""
+    """A request whose methods are awaited, but for `check`, `explain` and `as_json`."""
 
     _hop: _Hop
 
@@ -192,12 +192,16 @@ class Database:
     async def runs(
         self,
         *,
-        thread: str | None = None,
+        thread: str | Thread | None = None,
         status: RunStatus | None = None,
+        agent: str | None = None,
         limit: int = database.PAGE,
         cursor: str | None = None,
     ) -> Page[Run]:
-        page = await self._hop(self._sync.runs, thread=thread, status=status, limit=limit, cursor=cursor)
+        thread_id = thread.id if isinstance(thread, Thread) else thread
+        page = await self._hop(
+            self._sync.runs, thread=thread_id, status=status, agent=agent, limit=limit, cursor=cursor
+        )
         return Page([self._run(run) for run in page], page.cursor)
 
     async def run(self, id: str) -> Run:  # noqa: A002 - the word of the design
@@ -206,6 +210,9 @@ class Database:
     def _run(self, run: SyncRun) -> Run:
         place = run.thread
         return Run(run, Thread(self._sync, self._hop, place.id, place.branch), self._hop)
+
+    async def overview(self) -> Overview:
+        return await self._hop(self._sync.overview)
 
     async def usage(self) -> Usage:
         return await self._hop(self._sync.usage)

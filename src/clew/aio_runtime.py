@@ -63,6 +63,10 @@ class Run:
         return self._run.created_at
 
     @property
+    def info(self) -> runs.RunInfo:
+        return self._run.info
+
+    @property
     def thread(self) -> Any:
         """An awaitable handle on the branch that it runs on."""
         return self._thread

@@ -15,10 +15,10 @@ from urllib.parse import unquote, urlsplit
 from clew import references
 from clew.errors import BadInput, RunNotFound, ThreadNotFound
 from clew.items import Store, Texts
-from clew.model import Durability, Notified, Page, Pruned, ThreadInfo, Usage, from_microseconds
+from clew.model import Durability, Notified, Overview, Page, Pruned, ThreadInfo, Usage, from_microseconds
 from clew.requests import Request, Room, check_signal, find_request, list_requests
 from clew.retention import prune
-from clew.runs import Run
+from clew.runs import Run, list_runs
 from clew.state.codec import decode, encode
 from clew.state.match import compile_filter
 from clew.storage.items import items_of
@@ -29,6 +29,7 @@ from clew.writing import Memory
 
 Order = Literal["updated", "created", "id"]
 PAGE = 100
+_MOST_LEFT = 1000  # looked for by an overview
 _STAMP_BITS = 62
 _MEMORY = ("memory:", ":memory:", "memory://")
 
@@ -262,23 +263,31 @@ class Database:
     def runs(
         self,
         *,
-        thread: str | None = None,
+        thread: str | Thread | None = None,
         status: RunStatus | None = None,
+        agent: str | None = None,
         limit: int = PAGE,
         cursor: str | None = None,
     ) -> Page[Run]:
-        """A page of runs, newest first."""
-        limit = references.check_count(limit, "limit", 1)
-        rows = ledger_of(self._storage).runs(thread_id=thread, status=status, after=cursor, limit=limit + 1)
-        more = rows[limit - 1].id if len(rows) > limit else None
-        return Page([Run(self, row) for row in rows[:limit]], more)
+        """A page of runs, the newest first: all, or those of a thread, of a status, of an agent (by its name).
+
+        `status` is "running", "waiting", "sleeping", "paused", "queued", "done", "failed", "cancelled" or "dead". The
+        page's `cursor` fetches the next one. What is listed of a run is in its `info`; `run.status` reads it anew.
+        """
+        return list_runs(self, self._room.ledger, thread=thread, status=status, agent=agent, limit=limit, cursor=cursor)
 
     def run(self, id: str) -> Run:  # noqa: A002 - the word of the design
         """A run by its id."""
-        row = ledger_of(self._storage).run(id)
+        row = self._room.ledger.run(id) if str(id).isprintable() else None
         if row is None:
-            raise RunNotFound(f"there is no run {id!r}", hint="`clew runs` lists the runs of this database")
+            raise RunNotFound(f"there is no run {id!r:.80}", hint="`clew runs` lists the runs of this database")
         return Run(self, row)
+
+    def overview(self) -> Overview:
+        """How many runs and requests there are that somebody may have to look at."""
+        ledger = self._room.ledger
+        runs, due, requests = ledger.counts()
+        return Overview(runs, due, len(ledger.abandoned(_MOST_LEFT)), requests)
 
     def usage(self) -> Usage:
         """How much is stored."""

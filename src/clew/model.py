@@ -144,6 +144,20 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """What somebody may have to look at: `db.overview()`.
+
+    `runs` counts those of each status, but for what is done or cancelled. `due` runs could go on now; `left` ones were
+    left by a process that is gone; `requests` are open.
+    """
+
+    runs: Mapping[Any, int]
+    due: int
+    left: int
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class Pruned:
     """What `prune` removed, or would remove on a dry run."""
 

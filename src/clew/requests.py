@@ -24,6 +24,7 @@ from clew.model import Page, from_microseconds
 from clew.state.codec import decode
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
+from clew.state.shape_words import explain
 from clew.storage.ledger import AnswerRow, Ledger, NewAnswer, RequestRow, RequestStatus
 from clew.storage.port import Storage
 from clew.thread import Thread
@@ -57,7 +58,8 @@ class Request:
     """A question to people, as it stood when it was read. It is answered once, and by what it was when it was read.
 
     `schema` is the JSON Schema of an answer (None: anything), `choices` the answers if these are few. `step` names the
-    checkpoint at which it was asked. `approvals` people must give the same answer; `answers` have answered so far.
+    checkpoint at which it was asked. `default` is what its expiry decides (None: nothing). `approvals` people must give
+    the same answer; `answers` have answered so far.
     `value` is what was decided: by them, or on expiry by the default. `rejected` tells that it was turned down where
     the schema has no answer that says so.
     """
@@ -76,6 +78,7 @@ class Request:
     status: RequestStatus
     created_at: datetime
     expires_at: datetime | None
+    default: Any
     decided_at: datetime | None
     value: Any
     rejected: bool
@@ -107,6 +110,10 @@ class Request:
         """What is wrong with an answer, without giving it: `['approved: true or false expected, not "yes"']`."""
         return [str(problem) for problem in problems(value, self.schema)]
 
+    def explain(self) -> list[str]:
+        """What an answer looks like, in lines for people: `['an object', '  approved: true or false']`."""
+        return explain(self.schema)
+
     def answer(self, value: Any, *, by: str, reason: str | None = None) -> Request:
         """Answer it, and get it as it stands then. A value of the type that was asked for will do, or its JSON.
 
@@ -120,9 +127,7 @@ class Request:
         """Answer yes: True, or `{"approved": true}`. `WrongAnswer` if the question is not one of yes or no."""
         value = yes_or_no(self.schema, yes=True, reason=self._inner(reason))
         if value is ...:
-            raise WrongAnswer(
-                f"{self.id} asks for more than yes or no", hint=f"`clew request {self.id}` shows what it asks for"
-            )
+            raise WrongAnswer(f"{self.id} asks for more than yes or no", hint=f"answer it: {self._allowed()}")
         return self._give(write_answer(value, self.schema, self.id), by, reason)
 
     def reject(self, *, by: str, reason: str | None = None) -> Request:
@@ -156,6 +161,7 @@ class Request:
             "status": self.status,
             "created_at": self.created_at.isoformat(),
             "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
+            "default": as_json(self.default),
             "decided_at": None if self.decided_at is None else self.decided_at.isoformat(),
             "value": as_json(self.value),
             "rejected": self.rejected,
@@ -163,6 +169,10 @@ class Request:
 
     def _thread(self) -> Thread:
         return Thread(self._room.storage, self._room.tenant, self.thread_id, self.branch)
+
+    def _allowed(self) -> str:
+        first, *entries = self.explain()
+        return first + (f" with {', '.join(entry.strip() for entry in entries)}" if entries else "")
 
     def _inner(self, reason: str | None) -> str | None:
         """The reason, where it may stand in the answer itself: not where several answers have to be equal."""
@@ -194,6 +204,7 @@ def to_request(room: Room, row: RequestRow) -> Request:
         row.status,
         from_microseconds(row.created),
         None if row.expires is None else from_microseconds(row.expires),
+        None if row.default is None else read_answer(row.default).value,
         None if row.decided is None else from_microseconds(row.decided),
         None if decision is None else decision.value,
         decision is not None and decision.rejected,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from clew.errors import Busy, Conflict, RunNotFound
-from clew.model import Checkpoint, from_microseconds
+from clew import references
+from clew.errors import BadInput, Busy, Conflict, RunNotFound
+from clew.model import Checkpoint, Page, from_microseconds
 from clew.reading import find_row
 from clew.state.codec import decode
 from clew.state.draft import Draft
@@ -16,11 +20,51 @@ from clew.storage.ledger import ENDED, HOLDING, Ledger, Move, RunRow, RunStatus,
 from clew.thread import Thread
 from clew.writing import Memory
 
+STATUSES: tuple[RunStatus, ...] = (*HOLDING, "queued", *ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run as it stood when it was read: `run.info`.
+
+    `input_step` is the checkpoint of its input, `step` the one at which its status changed last; `parent` is the run
+    that it went on from, at `parent_step`. `attempts` counts how often it was taken up, `crashes` how often whoever
+    drove it was gone. `wanted` is what somebody wants of whoever drives it ("cancel"), `due_at` when a run that waits
+    or sleeps goes on (None: not before something comes).
+    """
+
+    id: str
+    agent: str
+    thread_id: str
+    branch: str
+    status: RunStatus
+    key: str | None
+    input_step: int | None
+    step: int | None
+    parent: str | None
+    parent_step: int | None
+    attempts: int
+    crashes: int
+    wanted: str | None
+    created_at: datetime
+    updated_at: datetime
+    due_at: datetime | None
+    error: ExceptionSummary | None
+
+    def as_json(self) -> dict[str, Any]:
+        """It as plain JSON, with times in ISO 8601."""
+        told = {name: getattr(self, name) for name in self.__slots__}
+        told["thread"] = told.pop("thread_id")
+        for name in ("created_at", "updated_at", "due_at"):
+            told[name] = None if told[name] is None else told[name].isoformat()
+        told["error"] = None if self.error is None else asdict(self.error)
+        return told
+
 
 class Run:
     """One execution of an agent: what `agent.run` returns and `db.runs()` lists.
 
-    `status`, `error`, `requests` and `state` are read when you ask for them.
+    `status`, `error`, `requests` and `state` are read when you ask for them; `info` is what was read last.
     """
 
     def __init__(self, db: Any, row: RunRow) -> None:
@@ -54,6 +98,30 @@ class Run:
         return from_microseconds(self._row.created)
 
     @property
+    def info(self) -> RunInfo:
+        """All that is known of it, as it stood when it was last read: listed, run, or asked for its `status`."""
+        row = self._row
+        return RunInfo(
+            row.id,
+            row.agent,
+            row.thread_id,
+            row.branch,
+            row.status,
+            row.key,
+            row.input_step,
+            row.step,
+            row.parent,
+            row.parent_step,
+            row.attempts,
+            row.crashes,
+            row.wanted,
+            from_microseconds(row.created),
+            from_microseconds(row.updated),
+            None if row.wake is None else from_microseconds(row.wake),
+            _error(row),
+        )
+
+    @property
     def thread(self) -> Thread:
         """A handle on the branch that it runs on."""
         thread: Thread = self._db.thread(self._row.thread_id, branch=self._row.branch)
@@ -67,7 +135,11 @@ class Run:
     @property
     def step(self) -> int | None:
         """The checkpoint that it stands on."""
-        return self._read().step
+        row = self._read()
+        head = self.thread.head
+        if head is not None and head.run == row.id and head.step > (row.step or 0):
+            return head.step  # the row is written when the run changes its status, not at each step
+        return row.step
 
     @property
     def state(self) -> dict[str, Any]:
@@ -78,9 +150,7 @@ class Run:
     @property
     def error(self) -> ExceptionSummary | None:
         """What a failed run failed of."""
-        stored = self._read().error
-        found: ExceptionSummary | None = None if stored is None else decode(stored)
-        return found
+        return _error(self._read())
 
     @property
     def requests(self) -> list[Any]:
@@ -138,3 +208,54 @@ class Run:
     def _own(self, row: RunRow) -> Thread:
         own: Thread = self._db._thread_with_memory(row.thread_id, row.branch, Memory())
         return own
+
+
+def _error(row: RunRow) -> ExceptionSummary | None:
+    found: ExceptionSummary | None = None if row.error is None else decode(row.error)
+    return found
+
+
+def list_runs(
+    db: Any,
+    ledger: Ledger,
+    *,
+    thread: str | Thread | None,
+    status: RunStatus | None,
+    agent: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Page[Run]:
+    """A page of runs, the newest first."""
+    if status not in (*STATUSES, None):
+        raise BadInput(f"status is one of {', '.join(STATUSES)}, or None for all, not {status!r:.60}")
+    limit = references.check_count(limit, "limit", 1)
+    thread_id = thread.id if isinstance(thread, Thread) else thread
+    if thread_id is not None:
+        references.check_thread_id(thread_id)
+    after = _read_cursor(ledger, cursor)
+    found: list[RunRow] = []
+    while len(found) <= limit:
+        rows = ledger.runs(thread_id=thread_id, status=status, after=after, limit=limit + 1)
+        found += [row for row in rows if agent is None or row.agent == agent]
+        if len(rows) <= limit:
+            break
+        after = rows[-1].id
+    return Page([Run(db, row) for row in found[:limit]], _cursor(found[limit - 1]) if len(found) > limit else None)
+
+
+def _cursor(row: RunRow) -> str:
+    return base64.urlsafe_b64encode(json.dumps(["runs", row.id]).encode()).decode()
+
+
+def _read_cursor(ledger: Ledger, cursor: str | None) -> str | None:
+    if cursor is None:
+        return None
+    try:
+        kind, run = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(f"this cursor is not one of ours: {cursor!r:.40}", hint="use page.cursor as it is") from error
+    if kind != "runs" or not isinstance(run, str) or not run.isprintable():
+        raise BadInput(f"this cursor is not one of runs: {cursor!r:.40}", hint="use page.cursor as it is")
+    if ledger.run(run) is None:
+        raise BadInput("the run at which this page ended is gone, with its thread", hint="begin again without cursor=")
+    return run

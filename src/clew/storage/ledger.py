@@ -85,6 +85,14 @@ class RunRow(NamedTuple):
     trace: str | None
 
 
+class Counts(NamedTuple):
+    """How many there are: runs by status (but for done and cancelled ones), runs that are due, open requests."""
+
+    runs: dict[RunStatus, int]
+    due: int
+    requests: int
+
+
 # -- effects
 
 
@@ -314,6 +322,10 @@ class Ledger(Protocol):
         limit: int = 100,
     ) -> list[RunRow]:
         """Runs, newest first; `after` is the id of the last one read."""
+        ...
+
+    def counts(self) -> Counts:
+        """How many runs and requests somebody may have to look at."""
         ...
 
     def due(self, limit: int = 100) -> list[RunRow]:

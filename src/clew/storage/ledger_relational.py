@@ -20,6 +20,7 @@ from clew.storage.ledger import (
     AnswerRow,
     Claimed,
     Complete,
+    Counts,
     EffectRow,
     Entry,
     NewAnswer,
@@ -114,6 +115,10 @@ class RelationalLedger:
         with self._reading() as query:
             found = query(name, **values)
         return [self._seal.run(row) for row in found]
+
+    def counts(self) -> Counts:
+        with self._reading() as query:
+            return Counts(dict(query("count_runs")), query("count_due")[0][0], query("count_requests")[0][0])
 
     def due(self, limit: int = _PAGE) -> list[RunRow]:
         with self._reading() as query:

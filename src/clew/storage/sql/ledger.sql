@@ -55,6 +55,20 @@ ORDER BY r.seq DESC LIMIT :limit
 -- name: runs_due
 SELECT {run_columns} FROM run r WHERE r.tenant = :tenant AND r.wake <= {stamp} ORDER BY r.wake, r.seq LIMIT :limit
 
+-- name: count_runs
+-- What is not over, or ended badly; the others are many, and of no urgency.
+SELECT r.status, count(*) FROM run r
+WHERE r.tenant = :tenant AND r.status IN ('queued', 'running', 'waiting', 'sleeping', 'paused', 'failed', 'dead')
+GROUP BY r.status
+
+-- name: count_due
+SELECT count(*) FROM run r WHERE r.tenant = :tenant AND r.wake <= {stamp}
+
+-- name: count_requests
+-- Open ones, without those whose time has run out. Each is counted by its own index.
+SELECT (SELECT count(*) FROM request q WHERE q.tenant = :tenant AND q.status = 'open')
+    - (SELECT count(*) FROM request q WHERE q.tenant = :tenant AND q.status = 'open' AND q.expires <= {stamp})
+
 -- name: runs_running
 -- With the owner of each one's branch: whether that lives is for the caller to say.
 SELECT r.seq, x.epoch, {owner_columns}, {run_columns} FROM run r
