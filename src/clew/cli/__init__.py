@@ -12,15 +12,25 @@ from typing import Any
 
 import click
 
+from clew.cli.answer import answer
+from clew.cli.approve import approve
+from clew.cli.cancel import cancel
 from clew.cli.demo import demo
 from clew.cli.diff import diff
 from clew.cli.fork import fork
 from clew.cli.import_ import import_
+from clew.cli.inbox import inbox
 from clew.cli.log import log
 from clew.cli.prune import prune
+from clew.cli.reject import reject
+from clew.cli.resume import resume
+from clew.cli.retry import retry
 from clew.cli.rewind import rewind
+from clew.cli.runs import runs
 from clew.cli.settings import database_options
 from clew.cli.show import show
+from clew.cli.signal import signal
+from clew.cli.status import status
 from clew.cli.tag import tag
 from clew.cli.threads import threads
 from clew.cli.usage import usage
@@ -85,5 +95,9 @@ def main() -> None:
     """
 
 
-for _command in (threads, log, show, diff, fork, rewind, tag, usage, prune, import_, demo):
+_LOOKING = (status, threads, log, show, diff)
+_TRAVELLING = (fork, rewind, tag)
+_RUNNING = (inbox, approve, reject, answer, runs, resume, retry, cancel, signal)
+_KEEPING = (usage, prune, import_, demo)
+for _command in (*_LOOKING, *_TRAVELLING, *_RUNNING, *_KEEPING):
     main.add_command(_command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 from rich.cells import cell_len
 from rich.text import Text
@@ -51,9 +53,15 @@ def _title(checkpoint: clew.Checkpoint) -> str:
 def _print(found: clew.Diff, title: str) -> None:
     out = console()
     out.print(Text(title, "dim"))
-    lines = list(found.lines(out.width if is_terminal() else _PIPED_WIDTH))
+    for line in change_lines(found, out.width if is_terminal() else None):
+        out.print(line)
+
+
+def change_lines(found: clew.Diff, width: int | None) -> Iterator[Text]:
+    """A line for each change, in colours; without a width, as wide as a file may be."""
+    lines = list(found.lines(width or _PIPED_WIDTH))
     column = max((cell_len(where) for _, where, _ in lines), default=0)
     for sign, where, text in lines:
         line = Text().append(f"{sign or ' '} ", _STYLES.get(sign, ""))
         line.append(pad(where, column), "cyan").append("  ")
-        out.print(line.append(text, _STYLES.get(text[:1], "") if not sign and text[1:2] == " " else ""))
+        yield line.append(text, _STYLES.get(text[:1], "") if not sign and text[1:2] == " " else "")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
 from clew.cli.output import print_json
 from clew.cli.place import complete_place, find_place
 from clew.cli.settings import database_options, open_database, settings
+from clew.cli.values import key_values
 
 
 @click.command()
@@ -24,7 +22,7 @@ def fork(place: str, name: str, settings_: tuple[str, ...]) -> None:
 
     With --set, its first checkpoint changes these keys of the state: --set city=Osaka --set 'days=[1, 2]'.
     """
-    update = dict(_setting(text) for text in settings_)
+    update = key_values(settings_)
     with open_database() as db:
         found = find_place(db, place)
         start = found.checkpoint
@@ -36,13 +34,3 @@ def fork(place: str, name: str, settings_: tuple[str, ...]) -> None:
         click.echo(
             f"branch {name} starts at step {start.step}" + (f"; step {step} sets {', '.join(update)}" if update else "")
         )
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value

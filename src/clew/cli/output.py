@@ -99,6 +99,18 @@ def age(moment: datetime, now: datetime | None = None) -> str:
     return f"{counted(days, 'day')} ago" if 0 < days < 14 else moment.astimezone().date().isoformat()
 
 
+def until(moment: datetime, now: datetime | None = None) -> str:
+    """How long still, in a few letters: `in 3 h`."""
+    seconds = int((moment - (now or datetime.now(UTC))).total_seconds())
+    if seconds <= 0:
+        return "now"
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (86400, 3600, "h")):
+        if seconds < limit:
+            return f"in {round(seconds / unit)} {name}"
+    days = round(seconds / 86400)
+    return f"in {counted(days, 'day')}" if days < 14 else f"on {moment.astimezone().date().isoformat()}"
+
+
 def clip(text: str, width: int | None) -> str:
     """The text in at most so many columns, with `…` where it was cut."""
     if width is None or cell_len(text) <= width:

@@ -68,6 +68,14 @@ def _names_checkpoint(db: clew.Database, thread_id: str, ref: str) -> bool:
     return True
 
 
+def is_thread(db: clew.Database, thread_id: str) -> bool:
+    """Whether there is a thread of this id."""
+    try:
+        return bool(db.thread(thread_id).branches)
+    except (ThreadNotFound, BadName):
+        return False
+
+
 def _known_thread(db: clew.Database, thread_id: str, branch: str) -> clew.Thread:
     db.thread(thread_id)  # raises when this cannot be an id
     thread = _thread_or_none(db, thread_id, branch)

@@ -11,6 +11,7 @@ import click
 from rich.text import Text
 
 import clew
+from clew.cli.asked import show_request
 from clew.cli.output import (
     age,
     checkpoint_json,
@@ -25,26 +26,30 @@ from clew.cli.output import (
     table,
     write_bytes,
 )
-from clew.cli.place import complete_place, find_place
+from clew.cli.place import complete_place, find_place, is_thread
+from clew.cli.running import show_run
 from clew.cli.settings import database_options, note, open_database, settings
 from clew.cli.tree import escape, inline, tree
-from clew.errors import BadInput, NotFound
+from clew.errors import BadInput, BadReference, NotFound
 
 _INDEX = re.compile(r"\[(-?\d+)\]")
+_OTHER = re.compile(r"R-[0-9]+\Z|run-[0-9a-f]+\Z")
 _QUOTED = re.compile(r'\[("(?:[^"\\]|\\.)*")\]')
 
 
 @click.command()
-@click.argument("place", metavar="THREAD[@REF]", shell_complete=complete_place)
+@click.argument("place", metavar="THREAD[@REF] | R-12 | RUN", shell_complete=complete_place)
 @click.option("-k", "--key", metavar="PATH", help="Only this value: messages.3.content, or messages[3].content.")
 @click.option("--full", is_flag=True, help="Cut nothing short.")
 @database_options()
 def show(place: str, key: str | None, full: bool) -> None:
-    """Show a checkpoint and its state.
+    """Show a checkpoint and its state; or a request, or a run.
 
     Text, bytes and blobs that --key leads to are written as they are, when stdout is not a terminal.
     """
     with open_database() as db:
+        if key is None and _show_other(db, place, full=full):
+            return
         found = find_place(db, place)
         checkpoint = found.checkpoint
         branches, tags = (names_at(refs, checkpoint.step) for refs in (found.thread.branches, found.thread.tags))
@@ -65,6 +70,26 @@ def show(place: str, key: str | None, full: bool) -> None:
     for reason, hint in sorted({(f"{one.type_name}: {one.reason}", one.hint) for one in _opaque(value)}):
         note(f"note:  {clip(escape(reason), 300)}; it is shown by its size")
         note(f"hint:  {escape(hint)}")
+
+
+def _show_other(db: clew.Database, text: str, *, full: bool) -> bool:
+    """Whether it was a request or a run, which no thread is called like."""
+    if not _OTHER.match(text):
+        return False
+    try:
+        found = db.request(text) if text.startswith("R-") else db.run(text)
+    except NotFound:
+        return False
+    if is_thread(db, text):
+        other = "inbox" if isinstance(found, clew.Request) else "runs"
+        raise BadReference(
+            f"{text} is a thread's id as well", hint=f"write {text}@head for the thread, or: clew {other} {text}"
+        )
+    if isinstance(found, clew.Request):
+        show_request(found, full=full)
+    else:
+        show_run(found)
+    return True
 
 
 def _print_header(checkpoint: clew.Checkpoint, branches: list[str], tags: list[str], form: Any, keys: int) -> None:

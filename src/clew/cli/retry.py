@@ -1,0 +1,43 @@
+"""`clew retry`: let runs that have failed try again."""
+
+from __future__ import annotations
+
+import click
+
+import clew
+from clew.cli.code import find_agent, own_code
+from clew.cli.running import WAITING_FOR_A_HUMAN, find_run, tell_outcome
+from clew.cli.settings import database_options, open_database
+from clew.errors import Conflict
+
+
+@click.command(short_help="Let a run that has failed try again.")
+@click.argument("agent", metavar="MODULE:AGENT")
+@click.argument("place", metavar="RUN | THREAD[@BRANCH]")
+@database_options()
+@click.pass_context
+def retry(ctx: click.Context, agent: str, place: str) -> None:
+    """Run the node that a run has failed in again. What had finished is not run again.
+
+    Ends with 15 when the run waits for a human then.
+    """
+    with own_code(ctx):
+        found = find_agent(agent)
+    with open_database() as db:
+        run = find_run(db, place)
+        _check_failed(db, run)
+        with own_code(ctx):
+            run = found.resume(run.thread)
+        if tell_outcome(run):
+            ctx.exit(WAITING_FOR_A_HUMAN)
+
+
+def _check_failed(db: clew.Database, run: clew.Run) -> None:
+    info = run.info
+    if info.status != "failed":
+        raise Conflict(
+            f"run {info.id} is {info.status}; only one that has failed can be retried", hint="see `clew resume --help`"
+        )
+    last = find_run(db, f"{info.thread_id}@{info.branch}")
+    if last != run:
+        raise Conflict(f"run {info.id} is over: {last.id} has come after it on this branch", hint="retry that one")
