@@ -52,7 +52,7 @@ class Ground:
         self.directory = Path(tempfile.mkdtemp(prefix="clew-bench-", dir=parent))
         self._made = 0
         self.empty: dict[str, int] = {}
-        """What an empty database weighs, by engine."""
+        """What a database weighs before there is a history in it, by engine."""
 
     def __enter__(self) -> Self:
         return self

@@ -19,11 +19,11 @@ TITLES = {
 NOTES = {
     "space": """\
 *Stored* is the database file after it was closed, on PostgreSQL all tables and indexes as they lie there, without a
-vacuum; both beyond what an empty database weighs. *Payload* is the encoded text of the messages alone, once: keys,
-roles, ids and class names count as overhead. The text is random printable ASCII, of which no compressor can save a
-quarter (first row). The names of fields around it do compress, and where that makes a chunk a quarter smaller, it is
-kept compressed with the text in it (LangChain's messages). The rows about prose have no target: they show what
-compression does.""",
+vacuum; both beyond what a database weighs in which one empty state was saved. *Payload* is the encoded text of the
+messages alone, once: keys, roles, ids and class names count as overhead. The text is random printable ASCII, of which
+no compressor can save a quarter (first row). The names of fields around it do compress, and where that makes a chunk a
+quarter smaller, it is kept compressed with the text in it (LangChain's messages). The rows about prose have no target:
+they show what compression does.""",
     "saves": """\
 One message of 1 KB more, in a list of about 100. The bare transaction writes two rows of the same sizes, encoded
 beforehand, with the same settings; the bare insert is prepared and has no row-level security. Strict rows flatter us

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -15,7 +15,7 @@ import pytest
 from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
-from clew.storage.port import Want
+from clew.storage.port import Chunk, Folding, Piece, Want
 from clew.storage.postgres import _QUERIES, PostgresEngine, PostgresStorage, migrate
 from clew.storage.postgres_schema import newest
 from clew.storage.statements import migrations
@@ -112,7 +112,9 @@ class TestTenants:
     def test_raw_sql_sees_only_the_tenant_that_is_set(self, postgres: TestDatabase, engine: PostgresEngine) -> None:
         ours, theirs = engine.tenant("acme"), engine.tenant("rival")
         for storage in (ours, theirs):
-            storage.commit(step(blobs=[("digest", b"blob")]))
+            first = storage.commit(step(blobs=[("digest", b"blob")]))
+            storage.commit(step(first, payload=None))
+            storage.forget("t", [first.step], {})  # what it brought has a row of its own now
             storage.acquire("t", "main")
         for table in TABLES - {"chunk"}:
             count = f"SELECT count(*), coalesce(min(tenant), 0), coalesce(max(tenant), 0) FROM clew.{table}"
@@ -184,8 +186,10 @@ class TestErrors:
     def test_a_broken_ref_is_corrupt(self, postgres: TestDatabase, storage: PostgresStorage) -> None:
         first = storage.commit(step())
         ask(postgres.url, "SELECT 1", f"SET clew.tenant = {storage._tenant}", "DELETE FROM clew.checkpoint")
+        with storage.snapshot() as snapshot, pytest.raises(Corrupt):
+            snapshot.head("t", "main")
         with pytest.raises(Corrupt):
-            storage.commit(step(first))
+            storage.commit(step(first, lane=0))
 
 
 class TestUpkeep:
@@ -205,6 +209,32 @@ class TestUpkeep:
             engine.close()
         assert given_back[postgres.url] == 0
         assert given_back[postgres.owner_url] > 1_000_000
+
+    def test_payload_outlives_its_checkpoint(self, storage: PostgresStorage) -> None:
+        """It stands in the checkpoint's row, and apart from it when that row goes: both are found, folded, replaced."""
+        one = storage.commit(step(payload=b"one"))
+        two = storage.commit(step(one, payload=b"two"))
+        three = storage.commit(step(two, payload=b"three"))
+        assert storage.forget("t", [one.step, two.step], {}) == 2
+        low = one.thread << 32
+        kept = [Piece(low + n, n, one.lane, data) for n, data in ((1, b"one"), (2, b"two"), (3, b"three"))]
+        with storage.snapshot() as snapshot:
+            assert sorted(snapshot.payload(one.thread, [Want(one.lane, 1, 0, 3)], three.step)) == kept
+            pages = [snapshot.pieces(one.thread, folded=False, after=low + after, limit=2) for after in (0, 2, 3)]
+            assert pages == [kept[:2], kept[2:], []]
+            assert snapshot.usage().payload_bytes == len(b"onetwothree")
+        assert storage.rewrite("t", kept[0].key, kept[0], [Chunk(one.lane, 1, 0, 1, b"ONE")], folded=False)
+        assert not storage.rewrite("t", kept[0].key, kept[0], [], folded=False)
+
+        def merge(payload: Sequence[Piece], chunks: Sequence[Piece]) -> Folding:
+            assert (list(payload), [piece.data for piece in chunks]) == (kept[1:], [b"ONE"])
+            return Folding([piece.key for piece in payload], [], [Chunk(one.lane, 2, 0, 2, b"twothree")])
+
+        storage.fold(one.thread, one.lane, merge)
+        with storage.snapshot() as snapshot:
+            assert snapshot.pieces(one.thread, folded=False, after=0, limit=9) == []
+            found = snapshot.pieces(one.thread, folded=True, after=0, limit=9)
+            assert [piece.data for piece in found] == [b"ONE", b"twothree"]
 
     def test_a_blob_that_a_commit_begins_to_use_is_not_collected(
         self, postgres: TestDatabase, engine: PostgresEngine
@@ -370,6 +400,9 @@ class TestPlans:
             "threads_id": {"after": "", "limit": 5},
             "forget": {"low": low, "thread": thread, "steps": [1, 2]},
             "delete_payload": {"keys": [low + 1, low + 2]},
+            "lane_payload": {"low": low, "high": low + 99, "lane": 1},
+            "payload_page": {"after": low + 5, "low": low, "high": low + 99, "limit": 10},
+            "payload_data": {"key": low + 5, "low": low, "high": low + 99},
         }
         with storage.snapshot() as snapshot:
             assert len(snapshot.history(thread, 3000, 2000)) == 2000

@@ -64,8 +64,12 @@ def _shaped() -> dict[str, bytes]:
 _QUERIES = _shaped()
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _COMMIT = b"SELECT clew.commit(" + b", ".join([b"%s"] * 23) + b")"
-"""One column, with all that clew.commit gives: reading it as a table would cost a tenth more."""
-_COMMIT_AND = _COMMIT.replace(b"SELECT ", b"SELECT c.thread, c.step, c.lane, c.unfolded{changes} FROM ") + b" AS c"
+_COMMIT_AND = (
+    b"SELECT c.thread, c.step, c.done{changes}"
+    b" FROM (SELECT d.done[1] AS thread, d.done[2]::integer AS step, d.done FROM "
+    + _COMMIT.removeprefix(b"SELECT ")
+    + b" AS d (done)) AS c"
+)
 _APPLY = b"SELECT c.thread, c.step{changes} FROM clew.enter_thread(" + b", ".join([b"%s"] * 7) + b") AS c"
 _COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
 _COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
@@ -82,8 +86,8 @@ PATIENCE = 15.0
 IDLE_CHECK = 30.0
 """A connection that was idle for so many seconds is tried before it is used."""
 FOLD_AFTER = 1 << 31
-"""Commits never fold here. Rows pack well into pages (tables and indexes: 1.8 times the payload for 1000 steps of 1 KB,
-1.5 for 1.5 KB), while the rows that a fold replaces stay until a vacuum (folded every 32: 2.8, every 256: 2.6)."""
+"""Commits never fold here. Rows pack well into pages (tables and indexes: 1.4 times the payload for 1000 steps of
+1 KB), while the rows that a fold replaces stay until a vacuum (2.6 to 2.9 times)."""
 _LIMITS = """
 SELECT set_config('search_path', 'clew, pg_temp', true), set_config('statement_timeout', '120s', true),
        set_config('idle_in_transaction_session_timeout', '60s', true), set_config('enable_seqscan', 'off', true)"""
@@ -387,8 +391,8 @@ class PostgresStorage(Relational):
             except (psycopg_pool.PoolTimeout, UnicodeError) as error:
                 refuse(commit, error)
             else:
-                thread, step, lane, unfolded = found[:4] if commit.changes else found[0]
-                return self._committed(commit, Committed(thread, step, lane, unfolded, False))
+                thread, step, lane, unfolded = found[2 if commit.changes else 0]
+                return self._committed(commit, Committed(thread, step, lane, unfolded, replayed=False))
 
     def _committed(self, commit: Commit, done: Committed) -> Committed:
         if commit.release and commit.epoch is not None:

@@ -64,12 +64,10 @@ BEGIN
         END IF;
     END IF;
 
-    INSERT INTO clew.checkpoint
-        (tenant, key, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc)
-    VALUES (p_tenant, v_key, p_id, p_base, v_lane, p_kind, p_label, p_run, p_next, p_created, p_metadata, p_manifest, p_crc);
-    IF p_payload IS NOT NULL THEN
-        INSERT INTO clew.payload (tenant, key, lane, data) VALUES (p_tenant, v_key, v_lane, p_payload);
-    END IF;
+    INSERT INTO clew.checkpoint  -- payload: a column that migration 010 adds
+        (tenant, key, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc, payload)
+    VALUES (p_tenant, v_key, p_id, p_base, v_lane, p_kind, p_label, p_run, p_next, p_created, p_metadata, p_manifest, p_crc,
+            p_payload);
     INSERT INTO clew.placed (tenant, thread, ns, id, step, leans, crc, control)
     VALUES (p_tenant, v_thread, p_ns, p_id, v_step, p_leans, p_control_crc, p_control);
     IF p_digests IS NOT NULL THEN

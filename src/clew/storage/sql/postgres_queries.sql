@@ -66,13 +66,46 @@ FROM t LEFT JOIN LATERAL (
     SELECT k.label, k.metadata FROM checkpoint k WHERE k.tenant = %(tenant)s AND k.key = t.newest OFFSET 0
 ) c ON true
 
+-- Payload stands in the row of the checkpoint that brought it; what that of pruned ones had brought, in a table beside.
+
+-- name: lane_payload
+SELECT c.key, c.lane, c.payload FROM checkpoint c
+WHERE c.tenant = %(tenant)s AND c.key > %(low)s AND c.key <= %(high)s AND c.lane = %(lane)s AND c.payload IS NOT NULL
+UNION ALL
+SELECT p.key, p.lane, p.data FROM payload p
+WHERE p.tenant = %(tenant)s AND p.key > %(low)s AND p.key <= %(high)s AND p.lane = %(lane)s
+ORDER BY key
+
+-- name: payload_page
+(SELECT c.key, c.lane, c.payload FROM checkpoint c
+ WHERE c.tenant = %(tenant)s AND c.key > %(after)s AND c.key > %(low)s AND c.key <= %(high)s AND c.payload IS NOT NULL
+ ORDER BY c.key LIMIT %(limit)s)
+UNION ALL
+(SELECT p.key, p.lane, p.data FROM payload p
+ WHERE p.tenant = %(tenant)s AND p.key > %(after)s AND p.key > %(low)s AND p.key <= %(high)s
+ ORDER BY p.key LIMIT %(limit)s)
+ORDER BY key LIMIT %(limit)s
+
+-- name: payload_data
+SELECT c.payload FROM checkpoint c
+WHERE c.tenant = %(tenant)s AND c.key = %(key)s AND c.key > %(low)s AND c.key <= %(high)s AND c.payload IS NOT NULL
+UNION ALL
+SELECT p.data FROM payload p WHERE p.tenant = %(tenant)s AND p.key = %(key)s AND p.key > %(low)s AND p.key <= %(high)s
+
 -- name: delete_payload
-DELETE FROM payload WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bigint[]) RETURNING key
+WITH emptied AS (
+    UPDATE checkpoint SET payload = NULL
+    WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bigint[]) AND payload IS NOT NULL RETURNING key
+), deleted AS (
+    DELETE FROM payload WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bigint[]) RETURNING key
+)
+SELECT key FROM emptied UNION ALL SELECT key FROM deleted
 
 -- name: delete_chunks
 DELETE FROM chunk WHERE tenant = %(tenant)s AND key = ANY (%(keys)s::bigint[]) RETURNING key
 
 -- name: forget
+WITH gone AS (
 DELETE FROM checkpoint
 WHERE tenant = %(tenant)s
   AND key = ANY (ARRAY(SELECT %(low)s::bigint + s.step FROM unnest(%(steps)s::bigint[]) AS s (step)
@@ -85,7 +118,19 @@ WHERE tenant = %(tenant)s
                                          WHERE r.tenant = %(tenant)s AND r.thread = %(thread)s
                                            AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
                                            AND s.step IN (r.step, r.input_step, r.parent_step))))
-RETURNING key & 4294967295
+RETURNING key, lane, payload
+), kept AS (
+    INSERT INTO payload (tenant, key, lane, data)
+    SELECT %(tenant)s, g.key, g.lane, g.payload FROM gone g WHERE g.payload IS NOT NULL
+)
+SELECT key & 4294967295 FROM gone
+
+-- name: unplace_checkpoint
+WITH gone AS (
+    DELETE FROM checkpoint WHERE tenant = %(tenant)s AND key = %(key)s RETURNING key, lane, payload
+)
+INSERT INTO payload (tenant, key, lane, data)
+SELECT %(tenant)s, g.key, g.lane, g.payload FROM gone g WHERE g.payload IS NOT NULL
 
 -- name: space
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c

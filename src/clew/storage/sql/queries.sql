@@ -152,6 +152,13 @@ FROM (SELECT * FROM thread WHERE tenant = :tenant AND (created, id) < (:stamp, :
 FROM (SELECT * FROM thread WHERE tenant = :tenant AND id > :after ORDER BY id LIMIT :limit) AS t
 {listed_newest} ORDER BY t.id
 
+-- part: payload_bytes (sqlite)
+(SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant)
+
+-- part: payload_bytes (postgres)
+(SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant)
+        + (SELECT coalesce(sum(octet_length(payload)), 0) FROM checkpoint WHERE tenant = :tenant)
+
 -- name: usage
 SELECT
     (SELECT count(*) FROM thread WHERE tenant = :tenant),
@@ -159,7 +166,7 @@ SELECT
     (SELECT coalesce(sum(36 + octet_length(id) + octet_length(manifest) + coalesce(octet_length(label), 0)
         + coalesce(octet_length(run), 0) + coalesce(octet_length(next), 0) + coalesce(octet_length(metadata), 0)
         + coalesce(octet_length(save_key), 0)), 0) FROM checkpoint WHERE tenant = :tenant),
-    (SELECT coalesce(sum(octet_length(data)), 0) FROM payload WHERE tenant = :tenant)
+    {payload_bytes}
         + (SELECT coalesce(sum(octet_length(value)), 0) FROM record WHERE tenant = :tenant),
     (SELECT coalesce(sum(octet_length(data)), 0) FROM chunk WHERE tenant = :tenant),
     (SELECT count(*) FROM blob WHERE tenant = :tenant AND digest <> 'folder'),
