@@ -188,6 +188,43 @@ def test_errors_attempts_and_what_the_journal_knew(db: clew.Database, told: Told
     assert len({span.context.trace_id for span in told.spans if span.context and span.name != "http"}) == 1
 
 
+def test_effects_end_done_recorded_or_unknown(db: clew.Database, told: Told) -> None:
+    answers: Any = iter(["receipt", ConnectionError("cut"), None])
+
+    @clew.effect(key="charge")
+    def charge(amount: int) -> Any:
+        return next(answers)
+
+    @clew.effect(key="mail")
+    async def mail() -> Any:
+        next(answers)
+        raise ConnectionError("cut")
+
+    pay = clew.Agent("pay")
+
+    @pay.node
+    async def node(state: Any) -> None:
+        assert charge(420) == charge(420) == "receipt"
+        await mail()
+
+    assert pay.run(db.thread("t")).status == "waiting"
+    ends = [
+        (span.name, dict(span.attributes or {})["clew.outcome"], span.status.status_code is StatusCode.ERROR)
+        for span in told.spans
+        if span.name.startswith("effect")
+    ]
+    assert ends == [
+        ("effect charge", "done", False),
+        ("effect charge", "recorded", False),
+        ("effect mail", "unknown", True),
+    ]
+    assert {point.attributes["clew.outcome"] for point in told.metrics()["clew.effect.duration"]} == {
+        "done",
+        "recorded",
+        "unknown",
+    }
+
+
 def test_metrics_have_names_and_outcomes_and_no_ids(db: clew.Database, told: Told) -> None:
     trip = make_trip()
     for number in range(3):

@@ -158,7 +158,9 @@ class _Span:
         if self.kind == "node":
             told["clew.node"] = self.name
         elif self.kind != "run":
-            told |= {"clew.name": self.name, "clew.recorded": bool(self._facts.get("recorded"))}
+            told["clew.name"] = self.name
+        if self.kind == "call":
+            told["clew.recorded"] = bool(self._facts.get("recorded"))
         return told
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
+from clew import observing
 from clew.errors import BadInput, CodecError
 from clew.runtime.activation import Activation, here, inside
 from clew.runtime.calls import called_with, key_text, name_of
@@ -135,13 +136,15 @@ def _wrapped(declared: Declared) -> Any:
 
         @functools.wraps(declared.fn)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await take_async(_steps(_call(declared, args, kwargs)))
+            with observing.span("effect", declared.name) as span:
+                return await take_async(_steps(_call(declared, args, kwargs), span))
 
         return awaited
 
     @functools.wraps(declared.fn)
     def called(*args: Any, **kwargs: Any) -> Any:
-        return take(_steps(_call(declared, args, kwargs)))
+        with observing.span("effect", declared.name) as span:
+            return take(_steps(_call(declared, args, kwargs), span))
 
     return called
 
@@ -232,7 +235,7 @@ def ended(token: str) -> None:
         future.set_result(None)
 
 
-def _steps(call: Call) -> Steps:
+def _steps(call: Call, span: observing.Span) -> Steps:
     """From the claim to the result."""
     seen: Claimed = yield Store(call.claim)
     while True:
@@ -240,9 +243,12 @@ def _steps(call: Call) -> Steps:
         if seen.mine:
             result, error = yield from _made(call, row)
             if error is None:
+                span.ends("done")
                 return result
+            span.ends("unknown", error)
             row = row._replace(state="unknown", value=encode(summary_of(error)))
         elif row.state == "done":
+            span.ends("recorded")
             return None if row.value is None else decode(row.value)
         elif row.token in _under_way or row.state == "claimed":
             seen = yield from _waited(call, row)
