@@ -186,3 +186,29 @@ def test_5_a_late_result_wakes_the_run_that_waits_to_hear_of_it(ledger, storage,
     assert ledger.due() == []
     ledger.complete("trip", Complete(effect.key, effect.token, "done", b"late"))
     assert [run.id for run in ledger.due()] == ["r1"]
+
+
+def test_paths_that_claimed_a_key_with_arguments_of_their_own_see_their_own(ledger, lease):
+    one = new_effect()
+    ledger.claim("trip", "main", one, lease=lease)
+    ledger.complete("trip", Complete(one.key, one.token, "done", b"one"))
+    other = new_effect(args=b"421", again=one.token)
+    ledger.claim("trip", "main", other, lease=lease)
+    ledger.complete("trip", Complete(other.key, other.token, "done", b"other"))
+    for args, value in ((b"420", b"one"), (b"421", b"other")):
+        seen = ledger.claim("trip", "main", new_effect(args=args), lease=lease)
+        assert (seen.mine, seen.row.value) == (False, value)
+    with pytest.raises(EffectConflict):
+        ledger.claim("trip", "main", new_effect(args=b"422"), lease=lease)
+
+
+def test_what_was_done_is_not_claimed_again_with_the_same_arguments(ledger, lease):
+    """A late result came between a person's word and the claim."""
+    effect = new_effect()
+    ledger.claim("trip", "main", effect, lease=lease)
+    ledger.complete("trip", Complete(effect.key, effect.token, "unknown"))
+    ledger.complete("trip", Complete(effect.key, effect.token, "done", b"late"))
+    again = ledger.claim("trip", "main", new_effect(again=effect.token), lease=lease)
+    assert (again.mine, again.row.value) == (False, b"late")
+    ledger.complete("trip", Complete(effect.key, effect.token, "compensated"))
+    assert ledger.claim("trip", "main", new_effect(again=effect.token), lease=lease).mine

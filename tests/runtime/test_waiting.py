@@ -427,3 +427,22 @@ def test_bad_questions(thread: clew.Thread) -> None:
         agent.node(name="ask")(lambda state, bad=bad: {"n": clew.ask("?", **bad)})
         with pytest.raises(BadInput):
             agent.run(thread._db.thread(f"t{number}"))
+
+
+def test_a_run_that_waits_stands_on_its_last_checkpoint(thread: clew.Thread) -> None:
+    agent, ran = clew.Agent("two"), []
+
+    @agent.node(start=True, then="asks")
+    def plans(state: Any) -> Any:
+        ran.append("plans")
+        return {"plan": "Tokyo"}
+
+    @agent.node
+    def asks(state: Any) -> Any:
+        return {"answer": clew.ask(f"{state['plan']}?", schema=str)}
+
+    run = agent.run(thread)
+    assert (run.step, run.state) == (2, {"plan": "Tokyo"})
+    run.edit({"plan": "Osaka"})
+    assert agent.resume(thread).requests[0].question == "Osaka?"
+    assert ran == ["plans"], "an edit changes the state, not where the run stands"

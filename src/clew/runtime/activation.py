@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from clew.errors import ActivationClosed, BadInput, NoRun
+from clew.runtime.forks import Origin
 from clew.storage.ledger import Ledger
 from clew.storage.port import Lease
 
@@ -53,6 +54,8 @@ class Activation(ABC):
     ledger: Ledger
     lease: Lease | None
     tenant: str
+    origin: Origin | None = None
+    """Where the run comes from, if it did not begin at the end of its thread."""
 
     def __init__(self, id: str, node: str, thread_id: str, branch: str, run: str | None) -> None:  # noqa: A002
         self.id = id

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from clew import observing
 from clew.errors import BadInput
 from clew.model import Checkpoint
+from clew.runtime.forks import Origin
 from clew.runtime.journal import Journal
 from clew.runtime.machine import Position, Task
 from clew.runtime.node_activation import NodeActivation
@@ -58,6 +59,7 @@ class Drive:
         state: dict[str, Any],
         position: Position,
         lender: Lender | None = None,
+        origin: Origin | None = None,
         context: Any = None,
         trace: str | None = None,
         listener: Listener | None = None,
@@ -70,6 +72,7 @@ class Drive:
         self.run = run
         self.state = state
         self.position = position
+        self.origin = origin
         self.context = context
         self.where = observing.Where(thread._tenant, thread.id, thread.branch, run, agent.name)
         self._trace = trace
@@ -85,6 +88,8 @@ class Drive:
         self._writing = threading.RLock()
         self._async: set[asyncio.Task[Any]] = set()
         self._asked = False
+        self.taken_up = False
+        """Whether an earlier attempt may have asked what this one does not."""
 
     # -- from outside
 
@@ -268,7 +273,7 @@ class Drive:
             self.position = following
             return False
         told = changes.told if self.agent.checkpoint == "round" else changes.state
-        entries: list[Entry] = [Withdraw(run=self.run)] if self._asked else []
+        entries: list[Entry] = [Withdraw(run=self.run)] if self._asked or self.taken_up else []
         if over:
             entries.append(Move(self.run, "done", was=("running",)))
         self.write("step", ", ".join(names), told, following, entries, ended=True, release=over)
@@ -366,7 +371,14 @@ class Drive:
         pauses = [pause for _, outcome in outcomes if isinstance(outcome, Paused) for pause in outcome.pauses]
         requests = tuple(number for pause in pauses for number in pause.requests)
         status: RunStatus = "sleeping" if all(pause.sleeping for pause in pauses) else "waiting"
-        return self._move(status, requests=requests)
+        return self._move(status, requests=requests, others=self._not_asked_again(requests))
+
+    def _not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
+        """Withdraws what an earlier attempt has asked and this one, on a state that was edited, has not."""
+        if not self.taken_up:
+            return []
+        opened = self.ledger.requests(thread_id=self.thread.id, status="open", run=self.run)
+        return [Withdraw([row.number for row in opened if row.number not in requests])]
 
     def _failed(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
         self._keep_finished(outcomes)
@@ -394,10 +406,18 @@ class Drive:
         self.state = changes.state
         return "cancelled"
 
-    def _move(self, status: RunStatus, *, requests: Sequence[int] = (), error: bytes | None = None) -> RunStatus:
-        self.ledger.apply(
-            self.thread.id, [Move(self.run, status, ("running",), requests=requests, error=error)], lease=self.lease
-        )
+    def _move(
+        self,
+        status: RunStatus,
+        *,
+        requests: Sequence[int] = (),
+        error: bytes | None = None,
+        others: Sequence[Entry] = (),
+    ) -> RunStatus:
+        base = self.thread._memory.base
+        at = None if base is None else base.step
+        move = Move(self.run, status, ("running",), requests=requests, error=error, step=at)
+        self.ledger.apply(self.thread.id, [*others, move], lease=self.lease)
         return status
 
     def _wanted_cancel(self) -> bool:

@@ -20,7 +20,7 @@ from clew import observing
 from clew.errors import BadInput, CodecError
 from clew.runtime.activation import Activation, here, inside
 from clew.runtime.calls import called_with, key_text, name_of
-from clew.runtime.effect_questions import ask_unknown
+from clew.runtime.effect_questions import ask_repeat, ask_unknown
 from clew.runtime.steps import Outside, Rest, Steps, Store, take, take_async
 from clew.state.codec import decode, encode
 from clew.state.values import summary_of
@@ -195,6 +195,18 @@ class Call:
                 ended(token)
         return claimed
 
+    def earlier(self) -> list[EffectRow]:
+        """What other paths have done, if this is a fork."""
+        origin, at = self.activation.origin, self.activation.step
+        if origin is None or at is None:
+            return []
+        return origin.earlier(self.activation.id, at, self.key, self.declared.name, self.digest)
+
+    def reused(self) -> None:
+        """The recorded result is taken."""
+        if self.activation.origin is not None:
+            self.activation.origin.reused(self.key)
+
     def complete(self, row: EffectRow, state: EffectState, value: bytes | None) -> bool:
         """Record what became of a claim: a fact, whoever holds the lease by now."""
         return self.activation.ledger.complete(self.activation.thread_id, Complete(row.key, row.token, state, value))
@@ -237,8 +249,10 @@ def ended(token: str) -> None:
 
 def _steps(call: Call, span: observing.Span) -> Steps:
     """From the claim to the result."""
-    seen: Claimed = yield Store(call.claim)
+    seen = yield from _first(call)
     while True:
+        if isinstance(seen, Done):
+            return seen.result
         row, error = seen.row, None
         if seen.mine:
             result, error = yield from _made(call, row)
@@ -249,15 +263,32 @@ def _steps(call: Call, span: observing.Span) -> Steps:
             row = row._replace(state="unknown", value=encode(summary_of(error)))
         elif row.state == "done":
             span.ends("recorded")
-            return None if row.value is None else decode(row.value)
+            call.reused()
+            return _result(row)
         elif row.token in _under_way or row.state == "claimed":
             seen = yield from _waited(call, row)
             continue
         call.activation.check()
-        settled = yield from _settled(call, row, error)
-        if isinstance(settled, Done):
-            return settled.result
-        seen = settled
+        seen = yield from _settled(call, row, error)
+
+
+def _result(row: EffectRow) -> Any:
+    return None if row.value is None else decode(row.value)
+
+
+def _first(call: Call) -> Steps:
+    """The claim; on a fork, after a person has compared it with what other paths have done."""
+    earlier = yield Store(call.earlier)
+    if not earlier:
+        return (yield Store(call.claim))
+    call_now = call.declared.name, call.key, call.shown
+    answer = yield Store(functools.partial(ask_repeat, call.activation, *call_now, earlier))
+    if isinstance(answer, EffectRow):
+        return Done(_result(answer))
+    if answer == "skip":
+        return Done(None)
+    same = next((row for row in earlier if row.key == call.key), None)
+    return (yield Store(functools.partial(call.claim, same)))
 
 
 def _made(call: Call, row: EffectRow) -> Steps:

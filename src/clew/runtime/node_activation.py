@@ -31,6 +31,7 @@ class NodeActivation(Activation):
         self.ledger = drive.ledger
         self.lease = drive.lease
         self.tenant = drive.thread._tenant
+        self.origin = drive.origin
         super().__init__(f"{drive.run}/{self._key}", task.name, drive.thread.id, drive.thread.branch, drive.run)
 
     @property

@@ -12,6 +12,7 @@ from clew import observing
 from clew.errors import BadInput, Busy, NotFound, RunExists
 from clew.reading import Base, find_row
 from clew.runtime.drive import Drive, Listener
+from clew.runtime.forks import Origin
 from clew.runtime.machine import Position, unpack
 from clew.runtime.reducers import Changes
 from clew.state.codec import decode, encode
@@ -76,13 +77,27 @@ class Taking:
         changes = Changes(state, self._agent.schema.reducers, self._agent.schema.empties)
         changes.take(update, "the input")
         position = self._agent.graph.begin()
-        run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed)
+        run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed, **self._fork())
         with self._starting(run) as span:
             run = run._replace(trace=span.trace)
             drive = self._drive(lease, run, state, position, context)
             drive.write("input", None, changes.told, position, [Start(run)])
         drive.stand_on(changes)
         return drive
+
+    def _fork(self) -> dict[str, Any]:
+        """Where a new run comes from that does not simply follow the last one of its thread: a fork, or a rewind."""
+        base = self._thread._memory.base
+        head = None if base is None else base.checkpoint
+        if base is None or head is None:
+            return {}
+        begins = base.lane == 0 or head.kind == "fork"
+        if not begins and self._thread.branch == "main":
+            return {}  # the common case: nothing is looked up
+        earlier = None if head.run is None else self.ledger.run(head.run)
+        if not begins and earlier is not None and earlier.branch == self._thread.branch:
+            return {"parent": earlier.parent, "parent_step": earlier.parent_step}
+        return {"parent": None if earlier is None else earlier.id, "parent_step": head.step}
 
     def _recover(self, held: RunRow, lease: Lease) -> None:
         """A run was left by a process that is gone: it goes on first. Its own errors are its own."""
@@ -136,7 +151,7 @@ class Taking:
         context = None if row.context is None else decode(row.context)
         drive = self._drive(lease, row, state, position, context)
         drive.journal.load()
-        drive.opened()  # what an earlier attempt has asked may not be asked again
+        drive.taken_up = True
         return drive
 
     def _pause(self, row: RunRow, lease: Lease) -> None:
@@ -258,6 +273,9 @@ class Taking:
     def _drive(
         self, lease: Lease, run: NewRun | RunRow, state: dict[str, Any], position: Position, context: Any
     ) -> Drive:
+        origin = None
+        if run.parent_step is not None:
+            origin = Origin(self._thread._storage, self.ledger, self._thread.id, run.id, run.parent_step)
         return Drive(
             self._agent,
             self._thread,
@@ -267,6 +285,7 @@ class Taking:
             state=state,
             position=position,
             lender=self._lender,
+            origin=origin,
             context=context,
             trace=run.trace,
             listener=self._listener,

@@ -224,7 +224,7 @@ class Move(NamedTuple):
     To `waiting`: `requests` are the numbers that it waits for, and its open waits count as well. It is due when any of
     them has been decided or has run out, which may be now.
     To `sleeping` or `queued`: due after `delay`. To an end: its open requests are withdrawn, its waits go.
-    Riding on a checkpoint, that becomes its `step`.
+    Riding on a checkpoint, that becomes its `step`; else `step` says where it stands.
     """
 
     run: str
@@ -233,6 +233,7 @@ class Move(NamedTuple):
     delay: int | None = None
     requests: Sequence[int] = ()
     error: bytes | None = None
+    step: int | None = None
 
 
 class Want(NamedTuple):
@@ -339,9 +340,10 @@ class Ledger(Protocol):
     # Effects.
 
     def claim(self, thread_id: str, branch: str, effect: NewEffect, *, lease: Lease | None) -> Claimed:
-        """Claim a key, or see what there is. `EffectConflict` when the key is known with another function or args.
+        """Claim a key, or see what there is. `EffectConflict` when the key is known with another function or args only.
 
-        A key whose newest claim has failed is claimed anew. One whose claimer is gone becomes `unknown` here.
+        Of several claims, the newest with these arguments counts. One that has failed is claimed anew; one whose
+        claimer is gone becomes `unknown` here. What was done with these arguments is not claimed `again`.
         """
         ...
 

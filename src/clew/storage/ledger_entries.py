@@ -139,7 +139,7 @@ class Writer:
             "move_run",
             id=move.run,
             status=move.status,
-            step=self._step,
+            step=move.step if self._step is None else self._step,
             error=self._seal.close(run_place(self._id, move.run), move.error),
             wanted=wanted,
             attempted=int(again),

@@ -147,21 +147,23 @@ class RelationalLedger:
         with self._writing(thread_id) as query:
             thread = self._thread(query, thread_id)
             self._fence(query, lease)
-            found = query("newest_effect", thread=thread, key=effect.key)
-            newest = self._seal.effect(found[0], thread_id) if found else None
-            if newest is not None:
-                newest = self._seen(query, thread, thread_id, newest)
-                if newest.token == effect.token:  # asked again: the answer to the first time was lost
-                    return Claimed(newest, newest.state == "claimed")
-                wanted_again = effect.again == newest.token and newest.state != "claimed"
-                if not wanted_again:
-                    _same_call(newest, effect, thread_id)
-                    if newest.state != "failed":
-                        return Claimed(newest, mine=False)
+            rows = [self._seal.effect(row, thread_id) for row in query("claims", thread=thread, key=effect.key)]
+            # Paths of a thread may have claimed a key with arguments of their own: each sees its own claim.
+            same = next((row for row in rows if (row.name, row.args) == (effect.name, effect.args)), None)
+            known = same or (rows[0] if rows else None)
+            if known is not None:
+                known = self._seen(query, thread, thread_id, known)
+                if known.token == effect.token:  # asked again: the answer to the first time was lost
+                    return Claimed(known, known.state == "claimed")
+                repeats = same is not None and known.state == "done"
+                if effect.again != known.token or known.state == "claimed" or repeats:
+                    _same_call(known, effect, thread_id)
+                    if known.state != "failed":
+                        return Claimed(known, mine=False)
             values = effect._asdict()
             del values["again"]
             values["shown"] = self._seal.close(effect_place(thread_id, effect.token), effect.shown)
-            values |= {"attempt": newest.attempt + 1 if newest else 1, "epoch": lease.epoch if lease else 0}
+            values |= {"attempt": rows[0].attempt + 1 if rows else 1, "epoch": lease.epoch if lease else 0}
             claimed = query("claim_effect", **values, thread=thread, branch=branch)
         return Claimed(self._seal.effect(claimed[0], thread_id), mine=True)
 

@@ -111,9 +111,9 @@ SELECT EXISTS (SELECT 1 FROM request q WHERE q.tenant = :tenant AND q.number IN 
 e.key, e.attempt, e.name, e.args, e.state, e.token, e.run, e.activation, e.branch, e.step, e.epoch, e.created, e.updated,
 e.shown, e.value
 
--- name: newest_effect
+-- name: claims
 SELECT {effect_columns} FROM effect e WHERE e.tenant = :tenant AND e.thread = :thread AND e.key = :key
-ORDER BY e.attempt DESC LIMIT 1
+ORDER BY e.attempt DESC
 
 -- name: claim_effect
 INSERT INTO effect (tenant, thread, key, attempt, name, args, state, token, run, activation, branch, step, epoch, created,
