@@ -7,6 +7,7 @@ ends with the next beat, which gives it back, or when no beat comes any more.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ class Holding(ABC):
         """This process's owner row for each tenant."""
         self.leases: set[tuple[int, Lease]] = set()
         self._unreleased: set[tuple[int, Lease]] = set()
+        self.claiming = threading.Lock()
+        """Held from a claim until its leases are counted in."""
         self.heartbeat = Heartbeat(self._beat, min(BEAT, self.expiry / 3e9))
 
     @abstractmethod

@@ -23,7 +23,7 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ RunStatus = Literal["queued", "running", "waiting", "sleeping", "paused", "done"
 HOLDING: tuple[RunStatus, ...] = ("running", "waiting", "sleeping", "paused")
 """A run in one of these has its branch. Queued ones stand in line for it."""
 ENDED: tuple[RunStatus, ...] = ("done", "failed", "cancelled", "dead")
+IfBusy = Literal["enqueue", "reject", "interrupt", "rollback", "inject"]
+"""What becomes of a new run while its branch is held (docs/design/workers.md)."""
 
 EffectState = Literal["claimed", "done", "failed", "unknown", "compensated"]
 RequestStatus = Literal["open", "answered", "expired", "withdrawn"]
@@ -42,7 +44,12 @@ RequestStatus = Literal["open", "answered", "expired", "withdrawn"]
 
 
 class NewRun(NamedTuple):
-    """A run to be. `input` is for one that is queued and has no checkpoint yet; `delay` keeps it from being due."""
+    """A run to be. `input` is for one that is queued and has no checkpoint yet.
+
+    A queued one is due after `delay`, or at `at`. While its branch is held, `if_busy` decides. `grace` is how long it
+    is left
+    to whoever admits it, once it is its turn; runs of a `group` share a limit.
+    """
 
     id: str
     branch: str
@@ -56,10 +63,17 @@ class NewRun(NamedTuple):
     priority: int = 0
     delay: int = 0
     trace: str | None = None
+    at: int | None = None
+    group: str | None = None
+    grace: int = 0
+    if_busy: IfBusy = "enqueue"
 
 
 class RunRow(NamedTuple):
-    """A run as stored. `wake` is when it is due; `epoch` is that of the lease it last ran under."""
+    """A run as stored. `wake` is when it is due; `epoch` is that of the lease it last ran under.
+
+    `failures` and `crashes` are counted since its last checkpoint.
+    """
 
     id: str
     thread_id: str
@@ -83,6 +97,26 @@ class RunRow(NamedTuple):
     context: bytes | None
     error: bytes | None
     trace: str | None
+    group: str | None
+    failures: int
+
+
+class Limits(NamedTuple):
+    """How many runs may be driven at once, by all workers together: of the tenant, of an agent, of each group."""
+
+    tenant: int | None = None
+    agents: Mapping[str, int] = {}
+    group: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+class Look(NamedTuple):
+    """When the next run is due (in microseconds; 0: now; None: none is known), and whether one was abandoned."""
+
+    due_in: int | None
+    abandoned: bool
 
 
 class Counts(NamedTuple):
@@ -236,6 +270,27 @@ class Move(NamedTuple):
     step: int | None = None
 
 
+class Enter(NamedTuple):
+    """A run's input has become the checkpoint that this rides on."""
+
+    run: str
+
+
+class TakeIn(NamedTuple):
+    """The inputs of queued runs are part of the checkpoint that this rides on: they are done with that."""
+
+    run: str
+    taken: Sequence[str]
+
+
+class Rewind(NamedTuple):
+    """Point the lease's branch at an earlier step (None: at nothing). The tip keeps the name `old_tip`."""
+
+    branch: str
+    step: int | None
+    old_tip: str
+
+
 class Want(NamedTuple):
     """Leave word for whoever runs it: "cancel", "pause"; None takes it back."""
 
@@ -266,7 +321,7 @@ class Complete(NamedTuple):
     value: bytes | None = None
 
 
-Entry = Start | Move | Want | Ask | Withdraw | Complete
+Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete
 
 
 # -- waits
@@ -335,6 +390,31 @@ class Ledger(Protocol):
 
     def abandoned(self, limit: int = 100) -> list[RunRow]:
         """Runs that are `running`, but nobody alive holds their branch."""
+        ...
+
+    def claim_runs(
+        self, agents: Sequence[str], *, count: int = 1, limits: Limits = NO_LIMITS, sweep: bool = False
+    ) -> list[RunRow]:
+        """Take up runs of these agents that are due, with the leases of their branches; `sweep`: abandoned ones too.
+
+        They are `running` then. Greater priorities come first, then who has been due for longest.
+        """
+        ...
+
+    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
+        """Take up one run, due or not; None when it stands in line, is held, or is over."""
+        ...
+
+    def look(self, agents: Sequence[str]) -> Look:
+        """What there is to claim. Leases of processes that are known to be dead end here."""
+        ...
+
+    def wanted(self, runs: Sequence[str]) -> list[tuple[str, str]]:
+        """Of these runs, those that word was left for."""
+        ...
+
+    def to_take_in(self, run: str) -> list[RunRow]:
+        """Queued runs whose inputs this one is to take in, in their order."""
         ...
 
     # Effects.

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clew.errors import Busy, Conflict, RunExists, RunNotFound
+from clew.storage import lines
 from clew.storage.ledger import (
     ENDED,
     HOLDING,
     Ask,
     Complete,
     EffectState,
+    Enter,
     Entry,
     Move,
     NewRequest,
     NewRun,
     RequestRow,
+    Rewind,
     Start,
+    TakeIn,
     Want,
     Withdraw,
 )
@@ -57,10 +61,10 @@ class Writer:
     def __init__(
         self, run: Run, tenant: int, thread: int, thread_id: str, step: int | None = None, epoch: int | None = None
     ) -> None:
-        self._query = stamped(run)
+        self.query = stamped(run)
         self._seal = Seal(tenant)
-        self._thread = thread
-        self._id = thread_id
+        self.thread = thread
+        self.thread_id = thread_id
         self._step = step
         self._epoch = epoch
 
@@ -69,9 +73,18 @@ class Writer:
             case Start(run):
                 self._start(run)
             case Move():
-                self._move(entry)
+                self.move(entry)
+            case Enter(run):
+                if not self.query("enter_input", thread=self.thread, id=run, step=self._step):
+                    raise self._no_run(run)
+            case TakeIn(run, taken):
+                for one in taken:
+                    self.move(Move(one, "done", ("queued",)))
+                self.query("taken_in", thread=self.thread, id=run)
+            case Rewind():
+                lines.rewind(self, entry.branch, entry.step, entry.old_tip)
             case Want(run, wanted):
-                if not self._query("want_of_run", thread=self._thread, id=run, wanted=wanted):
+                if not self.query("want_of_run", thread=self.thread, id=run, wanted=wanted):
                     raise self._not_as_wanted(run)
             case Ask(request):
                 self.ask(request)
@@ -84,48 +97,49 @@ class Writer:
 
     def _start(self, new: NewRun) -> None:
         if new.key is not None:
-            known = self._query("run_with_key", thread_id=self._id, agent=new.agent, key=new.key)
+            known = self.query("run_with_key", thread_id=self.thread_id, agent=new.agent, key=new.key)
             if known and known[0][0] != new.id:
                 raise RunExists(
-                    f"agent {new.agent!r} has a run with the key {new.key!r} on thread {self._id!r} already",
+                    f"agent {new.agent!r} has a run with the key {new.key!r} on thread {self.thread_id!r} already",
                     run=known[0][0],
                 )
-        if self._query("run", id=new.id):
+        if self.query("run", id=new.id):
             return  # the same entry again: an answer was lost
-        if new.status == "running":
-            self._refuse_held(new.branch)
-        values = new._asdict()
-        place = run_place(self._id, new.id)
-        values |= {"input": self._seal.close(place, new.input), "context": self._seal.close(place, new.context)}
         running = new.status == "running"
-        values["delay"] = None if running else new.delay
-        self._query(
+        if running:
+            self._refuse_held(new.branch)
+        standing = lines.Standing(None, None, None) if running else lines.admit(self, new)
+        values = {**new._asdict(), **standing._asdict()}
+        del values["if_busy"]
+        place = run_place(self.thread_id, new.id)
+        values |= {"input": self._seal.close(place, new.input), "context": self._seal.close(place, new.context)}
+        self.query(
             "start_run",
             **values,
-            thread=self._thread,
+            thread=self.thread,
             step=self._step,
             attempts=int(running),
             epoch=self._epoch or 0,
         )
 
     def _refuse_held(self, branch: str) -> None:
-        held = self._query("run_holding", thread_id=self._id, branch=branch)
+        held = self.query("run_holding", thread_id=self.thread_id, branch=branch)
         if held:
             run, status = held[0][0], held[0][4]
             raise Busy(
-                f"branch {branch!r} of thread {self._id!r} belongs to run {run}, which is {status}",
+                f"branch {branch!r} of thread {self.thread_id!r} belongs to run {run}, which is {status}",
                 owner=run,
                 hint="resume or cancel that run first, or work on a fork",
             )
 
-    def _move(self, move: Move) -> None:
-        found = self._query("run_locked", thread=self._thread, id=move.run)
+    def move(self, move: Move, *, calls: bool = True) -> None:
+        found = self.query("run_locked", thread=self.thread, id=move.run)
         if not found:
             raise self._no_run(move.run)
-        status, epoch, wanted, branch = found[0]
+        status, epoch, wanted, branch, up, group = found[0]
         if status not in (move.was or [*HOLDING, "queued"]):
             raise Conflict(
-                f"run {move.run} of thread {self._id!r} is {status}, so it cannot become {move.status}",
+                f"run {move.run} of thread {self.thread_id!r} is {status}, so it cannot become {move.status}",
                 hint="read the run again",
             )
         if move.status in HOLDING and status not in HOLDING:
@@ -135,15 +149,16 @@ class Writer:
         if move.status == "paused" or move.status in ENDED:
             wanted = None
         wake, delay = self._wake(move, wanted)
-        self._query(
+        self.query(
             "move_run",
             id=move.run,
             status=move.status,
             step=move.step if self._step is None else self._step,
-            error=self._seal.close(run_place(self._id, move.run), move.error),
+            error=self._seal.close(run_place(self.thread_id, move.run), move.error),
             wanted=wanted,
             attempted=int(again),
             crashed=int(again and status == "running"),
+            failed=int(move.error is not None),
             epoch=at,
             wake=wake,
             delay=delay,
@@ -151,7 +166,11 @@ class Writer:
         if move.status in ENDED:
             self._withdraw((), move.run, None)
             if move.status in ("done", "cancelled"):  # a failed one may be tried again, and then goes on waiting
-                self._query("end_waits", run=move.run)
+                self.query("end_waits", run=move.run)
+            if calls and (status != "queued" or up is not None):
+                lines.leave(self, branch, group)
+        elif group is not None and status == "running" and move.status != "running":
+            self.query("call_group", group=group)
 
     def _wake(self, move: Move, wanted: str | None) -> tuple[int | None, int | None]:
         """When the run is due: at a time, or after a delay."""
@@ -161,7 +180,7 @@ class Writer:
             return None, None
         if wanted is not None:
             return None, 0
-        asked = self._query("waited_for", id=move.run, numbers=list(move.requests))[0]
+        asked = self.query("waited_for", id=move.run, numbers=list(move.requests))[0]
         if asked[0] or asked[1]:
             return None, 0
         if move.delay is not None:
@@ -169,12 +188,12 @@ class Writer:
         return min((time for time in asked[2:] if time is not None), default=None), None
 
     def _no_run(self, run: str) -> RunNotFound:
-        return RunNotFound(f"there is no run {run!r} on thread {self._id!r}")
+        return RunNotFound(f"there is no run {run!r} on thread {self.thread_id!r}")
 
     def _not_as_wanted(self, run: str) -> Conflict | RunNotFound:
-        if not self._query("run_locked", thread=self._thread, id=run):
+        if not self.query("run_locked", thread=self.thread, id=run):
             return self._no_run(run)
-        return Conflict(f"run {run} of thread {self._id!r} has ended", hint="there is nothing left to stop")
+        return Conflict(f"run {run} of thread {self.thread_id!r} has ended", hint="there is nothing left to stop")
 
     # -- requests
 
@@ -186,8 +205,8 @@ class Writer:
                 return known
             if known.status == "open":
                 self._withdraw([known.number], None, None)
-        number = self._query("next_number", name="request")[0][0]
-        place = request_place(self._id, number)
+        number = self.query("next_number", name="request")[0][0]
+        place = request_place(self.thread_id, number)
         values = new._asdict()
         del values["default"]
         values |= {
@@ -196,38 +215,38 @@ class Writer:
             "schema": self._seal.close(place, new.schema),
             "fallback": self._seal.close(place, new.default),
         }
-        self._query("open_request", **values, number=number, thread=self._thread)
-        self._query("write_notice", number=number, event="request")
+        self.query("open_request", **values, number=number, thread=self.thread)
+        self.query("write_notice", number=number, event="request")
         opened = self.asked(new.activation, new.ask)
         assert opened is not None  # noqa: S101
         return opened
 
     def asked(self, activation: str, ask: str) -> RequestRow | None:
-        found = self._query("request_asked", thread=self._thread, activation=activation, ask=ask)
+        found = self.query("request_asked", thread=self.thread, activation=activation, ask=ask)
         return self._seal.request(found[0]) if found else None
 
     def _withdraw(self, numbers: Sequence[int], run: str | None, activation: str | None) -> None:
         values = {"numbers": list(numbers), "run": run, "activation": activation}
-        gone = [row[0] for row in self._query("withdraw_requests", thread=self._thread, **values)]
+        gone = [row[0] for row in self.query("withdraw_requests", thread=self.thread, **values)]
         if gone:
-            self._query("drop_notices", numbers=gone)
+            self.query("drop_notices", numbers=gone)
 
     # -- effects
 
     def complete(self, complete: Complete) -> bool:
         """Whether the fact stands now."""
-        known = {"thread": self._thread, "key": complete.key, "token": complete.token}
-        found = self._query("effect_with_token", **known)
+        known = {"thread": self.thread, "key": complete.key, "token": complete.token}
+        found = self.query("effect_with_token", **known)
         if not found:
             return False
-        row = self._seal.effect(found[0], self._id)
+        row = self._seal.effect(found[0], self.thread_id)
         if row.state == complete.state:
             return row.value == complete.value or row.state == "unknown"
         if row.state not in _BEFORE.get(complete.state, ()):
             return False
         value: Any = row.value if complete.state == "compensated" and complete.value is None else complete.value
-        place = effect_place(self._id, complete.token)
-        self._query("complete_effect", **known, state=complete.state, value=self._seal.close(place, value))
+        place = effect_place(self.thread_id, complete.token)
+        self.query("complete_effect", **known, state=complete.state, value=self._seal.close(place, value))
         if row.state == "unknown" and row.run is not None:
-            self._query("wake_run", id=row.run)  # it may wait for somebody to tell just this
+            self.query("wake_run", id=row.run)  # it may wait for somebody to tell just this
         return True

@@ -16,13 +16,17 @@ from clew.errors import (
     RequestNotFound,
     RequestWithdrawn,
 )
+from clew.storage.claiming import Claiming
 from clew.storage.ledger import (
+    NO_LIMITS,
     AnswerRow,
     Claimed,
     Complete,
     Counts,
     EffectRow,
     Entry,
+    Limits,
+    Look,
     NewAnswer,
     NewEffect,
     NewRequest,
@@ -140,6 +144,31 @@ class RelationalLedger:
                 break
             after = page[-1][0]
         return gone[:limit]
+
+    # Claims.
+
+    @property
+    def _claiming(self) -> Claiming:
+        return Claiming(self._storage, self._seal)
+
+    def claim_runs(
+        self, agents: Sequence[str], *, count: int = 1, limits: Limits = NO_LIMITS, sweep: bool = False
+    ) -> list[RunRow]:
+        return self._claiming.claim(agents, count, limits, sweep=sweep)
+
+    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
+        return self._claiming.claim_one(id)
+
+    def look(self, agents: Sequence[str]) -> Look:
+        return self._claiming.look(agents)
+
+    def wanted(self, runs: Sequence[str]) -> list[tuple[str, str]]:
+        with self._reading() as query:
+            return [(row[0], row[1]) for row in query("runs_wanted", runs=list(runs))]
+
+    def to_take_in(self, run: str) -> list[RunRow]:
+        with self._reading() as query:
+            return [self._seal.run(row) for row in query("runs_to_take_in", id=run)]
 
     # -- effects
 

@@ -20,7 +20,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any
@@ -45,6 +45,7 @@ except ImportError as error:
     raise StorageError("PostgreSQL needs the package psycopg", hint='pip install "clew[postgres]"') from error
 
 from clew.storage import postgres_schema
+from clew.storage.postgres_claiming import PostgresClaims
 from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
@@ -61,7 +62,7 @@ def _shaped() -> dict[str, bytes]:
     return {name: body.encode() for name, body in (queries("postgres") | shaped).items()}
 
 
-_QUERIES = _shaped()
+QUERIES = _shaped()
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _COMMIT = b"SELECT clew.commit(" + b", ".join([b"%s"] * 23) + b")"
 _COMMIT_AND = (
@@ -74,7 +75,7 @@ _APPLY = b"SELECT c.thread, c.step{changes} FROM clew.enter_thread(" + b", ".joi
 _COLLECT_BLOBS = b"SELECT pg_advisory_xact_lock(1129071960, %s)"
 _COLLECTING = frozenset(("delete_thread_blobs", "drop_blob_uses"))
 """Queries that decide which blobs are unused: nobody may begin to use one meanwhile (see clew.keep_blobs)."""
-_SPACE = _QUERIES["space"]
+_SPACE = QUERIES["space"]
 _MAY_VACUUM = b"""
 SELECT bool_and(pg_has_role(c.relowner, 'USAGE')) FROM pg_class c
 WHERE c.relnamespace = 'clew'::regnamespace AND c.relkind = 'r'"""
@@ -234,8 +235,10 @@ class PostgresEngine(Holding):
             lent = pool.getconn()
         return lent, pool
 
-    def call(self, statement: bytes, values: Sequence[Any], then: Then | None = None) -> tuple[Any, ...]:
-        """Run one statement that is safe to repeat, in autocommit or with `then` behind it; its first row.
+    def call(
+        self, statement: bytes, values: Any, then: Then | None = None, *, read: Callable[..., Row] = first_row
+    ) -> Row:
+        """Run one statement that is safe to repeat, in autocommit or with `then` behind it; its first row (or `read`).
 
         Repeats it when the reply is lost.
         """
@@ -246,7 +249,7 @@ class PostgresEngine(Holding):
             try:
                 lent, pool = self._lend()
                 try:
-                    return first_row(lent, statement, values, _LIMITS.encode(), then)
+                    return read(lent, statement, values, _LIMITS.encode(), then)
                 finally:
                     _used_now(lent)
                     pool.putconn(lent)
@@ -330,7 +333,7 @@ class PostgresStorage(Relational):
         def run(query: str, /, **values: Any) -> list[tuple[Any, ...]]:
             if query in _COLLECTING:
                 cursor.execute(_COLLECT_BLOBS, (tenant,))
-            cursor.execute(_QUERIES[query], {"tenant": tenant, **values})
+            cursor.execute(QUERIES[query], {"tenant": tenant, **values})
             return cursor.fetchall() if cursor.description else []
 
         return run
@@ -367,6 +370,10 @@ class PostgresStorage(Relational):
 
     def _space(self, run: Run) -> tuple[int, int]:
         return int(run("space")[0][0]), 0  # PostgreSQL keeps its free space to itself
+
+    @property
+    def _claims(self) -> PostgresClaims:
+        return PostgresClaims(self._engine, self._tenant)
 
     # Commit.
 

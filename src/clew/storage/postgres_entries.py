@@ -45,3 +45,12 @@ def first_row(
     if row is None:
         raise Corrupt("PostgreSQL answered without a row")
     return row
+
+
+def all_rows(
+    connection: Connection, statement: bytes, values: Any, begin: bytes = b"", then: Then | None = None
+) -> tuple[Row, ...]:
+    """Run a statement alone; all of its rows."""
+    del begin, then
+    cursor: psycopg.Cursor[Row] = connection.calls  # type: ignore[attr-defined]
+    return tuple(cursor.execute(statement, values).fetchall())

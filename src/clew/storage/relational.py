@@ -25,6 +25,7 @@ from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from clew.storage.claiming import Claims
     from clew.storage.holding import Holding
     from clew.storage.placed import Placing
 
@@ -224,6 +225,11 @@ class Relational(ABC):
     @abstractmethod
     def _space(self, run: Run) -> tuple[int, int]:
         """Bytes of the whole database, and of them the free ones."""
+
+    @property
+    @abstractmethod
+    def _claims(self) -> Claims:
+        """How this backend claims runs."""
 
     @contextmanager
     def keeping(self, blobs: Sequence[tuple[str, bytes]]) -> Iterator[Sequence[tuple[str, bytes]]]:

@@ -19,6 +19,7 @@ from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
 from clew.storage.refusals import busy, conflict, fenced, no_ref, no_step, no_thread
 from clew.storage.relational import STEPS, Relational, Run
+from clew.storage.sqlite_claiming import SqliteClaims
 from clew.storage.sqlite_file import translate
 from clew.storage.statements import queries
 
@@ -112,6 +113,10 @@ class SqliteStorage(Relational):
 
     def _my_owner(self) -> int | None:
         return self._engine.owners.get(self._tenant)
+
+    @property
+    def _claims(self) -> SqliteClaims:
+        return SqliteClaims(self)
 
     def _space(self, run: Run) -> tuple[int, int]:
         pages, free, size = run("space")[0]

@@ -17,14 +17,14 @@ FOR UPDATE SKIP LOCKED
 -- part: run_columns
 r.id, (SELECT t.id FROM thread t WHERE t.tenant = r.tenant AND t.thread = r.thread), r.branch, r.agent, r.status, r.key,
 r.input_step, r.step, r.parent, r.parent_step, r.priority, r.attempts, r.crashes, r.wanted, r.wake, r.epoch, r.created,
-r.updated, r.input, r.context, r.error, r.trace
+r.updated, r.input, r.context, r.error, r.trace, r.group_key, r.failures
 
 -- name: run
 SELECT {run_columns} FROM run r WHERE r.tenant = :tenant AND r.id = :id
 
 -- name: run_locked
 -- Locked before anything is worked out from what it waits for: a signal that comes now waits for us, or we for it.
-SELECT r.status, r.epoch, r.wanted, r.branch FROM run r WHERE r.tenant = :tenant AND r.id = :id AND r.thread = :thread {for_update}
+SELECT r.status, r.epoch, r.wanted, r.branch, r.wake, r.group_key FROM run r WHERE r.tenant = :tenant AND r.id = :id AND r.thread = :thread {for_update}
 
 -- name: run_with_key
 SELECT {run_columns} FROM run r
@@ -78,22 +78,146 @@ WHERE r.tenant = :tenant AND r.status = 'running' AND r.seq > :after ORDER BY r.
 
 -- name: start_run
 INSERT INTO run (tenant, id, thread, branch, agent, status, key, input_step, step, parent, parent_step, priority, attempts,
-    wake, epoch, created, updated, input, context, trace)
+    wanted, wake, epoch, created, updated, input, context, trace, group_key, grace)
 VALUES (:tenant, :id, :thread, :branch, :agent, :status, :key, :step, :step, :parent, :parent_step, :priority, :attempts,
-    {stamp} + CAST(:delay AS bigint), :epoch, {stamp}, {stamp}, :input, :context, :trace)
+    CAST(:wanted AS text), coalesce(CAST(:at AS bigint), {stamp} + CAST(:delay AS bigint)), :epoch, {stamp}, {stamp}, :input,
+    :context, :trace, CAST(:group AS text), :grace)
 
 -- name: move_run
 UPDATE run SET status = :status, step = coalesce(CAST(:step AS bigint), step), error = :error, wanted = :wanted,
     attempts = attempts + :attempted, crashes = crashes + :crashed, epoch = :epoch, updated = {stamp},
-    wake = coalesce({stamp} + CAST(:delay AS bigint), CAST(:wake AS bigint))
+    failures = failures + :failed, wake = coalesce({stamp} + CAST(:delay AS bigint), CAST(:wake AS bigint))
 WHERE tenant = :tenant AND id = :id
 
 -- name: want_of_run
 -- A run that nobody runs is due, so that somebody sees it.
 UPDATE run SET wanted = :wanted,
-    wake = CASE WHEN CAST(:wanted AS text) IS NOT NULL AND status IN ('waiting', 'sleeping') THEN {stamp} ELSE wake END
+    wake = CASE WHEN CAST(:wanted AS text) IS NOT NULL AND status IN ('waiting', 'sleeping', 'paused') THEN {stamp} ELSE wake END
 WHERE tenant = :tenant AND thread = :thread AND id = :id AND status NOT IN ('done', 'failed', 'cancelled', 'dead')
 RETURNING id
+
+-- part: called
+(q.wake <= {stamp} OR q.grace > 0)
+
+-- name: line
+-- Who has the branch, whether others stand in line for it, and whether a run that is to come at a time is still to come.
+SELECT h.id, h.status, h.wanted, h.agent,
+    EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch
+            AND q.status = 'queued' AND (q.wake IS NULL OR {called})),
+    coalesce(CAST(:at AS bigint) > {stamp}, CAST(:delay AS bigint) > 0)
+FROM (SELECT 1 AS one) AS x LEFT JOIN run h ON h.tenant = :tenant AND h.thread = :thread AND h.branch = :branch
+    AND h.status IN ('running', 'waiting', 'sleeping', 'paused')
+
+-- name: interrupt_line
+UPDATE run AS q SET wanted = 'interrupt'
+WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch AND q.status = 'queued'
+  AND (q.wake IS NULL OR {called})
+
+-- name: cancel_line
+UPDATE run AS q SET status = 'cancelled', wake = NULL, wanted = NULL, updated = {stamp}
+WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch AND q.status = 'queued'
+  AND (q.wake IS NULL OR {called})
+
+-- name: call_next
+-- The branch is free: the first of its line is up, unless somebody has been called already.
+UPDATE run SET wake = {stamp} + grace WHERE tenant = :tenant AND seq = (
+    SELECT n.seq FROM run n
+    WHERE n.tenant = :tenant AND n.thread = :thread AND n.branch = :branch AND n.status = 'queued' AND n.wake IS NULL
+      AND NOT EXISTS (SELECT 1 FROM run h WHERE h.tenant = :tenant AND h.thread = :thread AND h.branch = :branch
+                      AND h.status IN ('running', 'waiting', 'sleeping', 'paused'))
+      AND NOT EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch
+                      AND q.status = 'queued' AND {called})
+    ORDER BY n.priority DESC, n.seq LIMIT 1)
+
+-- name: call_group (postgres)
+SELECT clew.call_group(:tenant::integer, :group::text)
+
+-- name: call_group (sqlite)
+UPDATE run SET wake = {stamp} + grace WHERE seq = (
+    SELECT n.seq FROM run n
+    WHERE n.tenant = :tenant AND n.group_key = :group AND n.status = 'queued' AND n.wake IS NULL
+      AND NOT EXISTS (SELECT 1 FROM run h WHERE h.tenant = :tenant AND h.thread = n.thread AND h.branch = n.branch
+                      AND h.status IN ('running', 'waiting', 'sleeping', 'paused'))
+      AND NOT EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = n.thread AND q.branch = n.branch
+                      AND q.status = 'queued' AND q.seq <> n.seq
+                      AND (q.priority > n.priority OR q.priority = n.priority AND q.seq < n.seq)
+                      AND (q.wake IS NULL OR {called}))
+    ORDER BY n.priority DESC, n.seq LIMIT 1)
+
+-- name: enter_input
+UPDATE run SET input_step = :step, step = :step, input = NULL, updated = {stamp}
+WHERE tenant = :tenant AND thread = :thread AND id = :id AND status = 'running' RETURNING id
+
+-- name: taken_in
+-- Word of more inputs stays, if there are more by now.
+UPDATE run SET wanted = NULL WHERE tenant = :tenant AND thread = :thread AND id = :id AND wanted = 'inject'
+  AND NOT EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = run.branch
+                  AND q.agent = run.agent AND q.status = 'queued' AND q.wanted = 'inject')
+
+-- name: runs_to_take_in
+SELECT {run_columns} FROM run r
+WHERE r.tenant = :tenant AND r.status = 'queued' AND r.wanted = 'inject'
+  AND (r.thread, r.branch, r.agent) = (SELECT h.thread, h.branch, h.agent FROM run h WHERE h.tenant = :tenant AND h.id = :id)
+ORDER BY r.priority DESC, r.seq
+
+-- name: runs_wanted
+SELECT r.id, r.wanted FROM run r
+WHERE r.tenant = :tenant AND r.id IN ({each_text:runs}) AND r.wanted IS NOT NULL AND r.status = 'running'
+
+-- name: expire_owner
+UPDATE owner SET expires = 0 WHERE tenant = :tenant AND owner = :owner AND nonce = :nonce
+
+-- name: live_owners (sqlite)
+SELECT {owner_columns} FROM owner o WHERE o.tenant = :tenant AND {live}
+
+-- name: next_level (sqlite)
+SELECT max(r.priority) FROM run r
+WHERE r.tenant = :tenant AND r.agent = :agent AND r.wake IS NOT NULL AND r.priority < :below
+
+-- name: runs_up (sqlite)
+SELECT r.priority, r.wake, r.seq, r.agent FROM run r
+WHERE r.tenant = :tenant AND r.agent = :agent AND r.priority = :priority AND r.wake <= {stamp}
+ORDER BY r.wake, r.seq LIMIT :limit
+
+-- name: next_wake (sqlite)
+SELECT min(r.wake) - {stamp} FROM run r
+WHERE r.tenant = :tenant AND r.agent = :agent AND r.priority = :priority AND r.wake IS NOT NULL
+
+-- name: count_running (sqlite)
+SELECT count(*) FROM run r WHERE r.tenant = :tenant AND r.status = 'running'
+  AND (:agent IS NULL OR r.agent = :agent) AND (:group IS NULL OR r.group_key = :group)
+
+-- name: run_to_claim (sqlite)
+SELECT r.status, r.thread, (SELECT t.id FROM thread t WHERE t.thread = r.thread), r.branch, r.group_key, r.wake,
+    coalesce(r.wake <= {stamp}, 0),
+    EXISTS (SELECT 1 FROM run h WHERE h.tenant = r.tenant AND h.thread = r.thread AND h.branch = r.branch
+            AND h.status IN ('running', 'waiting', 'sleeping', 'paused'))
+FROM run r WHERE r.tenant = :tenant AND r.seq = :seq
+
+-- name: set_wake (sqlite)
+UPDATE run SET wake = {stamp} + :delay WHERE tenant = :tenant AND seq = :seq
+
+-- name: take_run (sqlite)
+UPDATE run SET status = 'running', wake = NULL, epoch = :epoch, attempts = attempts + 1, updated = {stamp}, stood = :stood,
+    failures = CASE WHEN stood IS NOT :stood THEN 0 ELSE failures END,
+    crashes = CASE WHEN status <> 'running' THEN 0 WHEN stood IS NOT :stood THEN 1 ELSE crashes + 1 END
+WHERE tenant = :tenant AND seq = :seq
+
+-- name: run_with_seq (sqlite)
+SELECT {run_columns} FROM run r WHERE r.tenant = :tenant AND r.seq = :seq
+
+-- name: seq_of_run (sqlite)
+SELECT r.seq FROM run r WHERE r.tenant = :tenant AND r.id = :id
+
+-- name: claim_runs (postgres)
+SELECT {run_columns} FROM clew.claim_runs(:tenant, :strict, :owner, :expiry, :agents::text[], :limits::integer[], :count, :sweep,
+    :tenant_limit::integer, :group_limit::integer) AS r
+
+-- name: claim_run (postgres)
+SELECT {run_columns} FROM clew.claim_run(:tenant, :strict, :owner, :expiry, :id) AS r
+
+-- name: look_for_runs (postgres)
+SELECT due_in, abandoned, owners, mine FROM clew.look_for_runs(:tenant, :owner::bigint, :agents::text[])
 
 -- name: wake_run
 UPDATE run SET wake = {stamp} WHERE tenant = :tenant AND id = :id AND status = 'waiting'

@@ -1,0 +1,73 @@
+"""Lines of runs: who stands before a branch, and what a new run does about whoever has it.
+
+The thread is locked. At most one run of a line is up (has a wake time); the others cost a claim nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.errors import Busy
+from clew.storage.ledger import Move, NewRun
+
+if TYPE_CHECKING:
+    from clew.storage.ledger_entries import Writer
+
+_STRENGTH = {None: 0, "inject": 1, "pause": 2, "cancel": 3, "interrupt": 3, "rollback": 4}
+"""Word that is left replaces what is weaker."""
+
+
+class Standing(NamedTuple):
+    """How a new run begins: when it is due, and what it is itself to do."""
+
+    delay: int | None
+    at: int | None
+    wanted: str | None
+
+
+def admit(writer: Writer, new: NewRun) -> Standing:
+    """Let a queued run in, and do what it wants about those before it. `Busy` when it would rather not wait."""
+    query = writer.query
+    place = {"thread": writer.thread, "branch": new.branch}
+    held, status, wanted, agent, others, later = query("line", **place, at=new.at, delay=new.delay)[0]
+    if new.if_busy == "reject" and (held or others):
+        raise Busy(
+            f"branch {new.branch!r} of thread {writer.thread_id!r} belongs to run {held}, which is {status}"
+            if held
+            else f"other runs stand in line for branch {new.branch!r} of thread {writer.thread_id!r}",
+            owner=held,
+            hint='if_busy="enqueue" stands in line; "interrupt", "rollback" and "inject" do not wait',
+        )
+    if later:
+        return Standing(None if new.at is not None else new.delay, new.at, None)
+    if new.if_busy == "interrupt":
+        query("interrupt_line", **place)
+        if held and status != "running":  # nobody drives it: it ends here
+            writer.move(Move(held, "cancelled"), calls=False)
+            held = None
+    elif new.if_busy == "rollback":
+        query("cancel_line", **place)
+        others = False
+    mine = "inject" if new.if_busy == "inject" and held and agent == new.agent else None
+    word = mine or (new.if_busy if new.if_busy in ("interrupt", "rollback") else None)
+    if held and word and _STRENGTH[word] > _STRENGTH.get(wanted, 0):
+        query("want_of_run", thread=writer.thread, id=held, wanted=word)
+    if held or others:
+        return Standing(None, None, mine)
+    return Standing(new.grace, None, None)
+
+
+def leave(writer: Writer, branch: str, group: str | None) -> None:
+    """A run leaves its branch, or its line: whoever stands next is called."""
+    writer.query("call_next", thread=writer.thread, branch=branch)
+    if group is not None:
+        writer.query("call_group", group=group)
+
+
+def rewind(writer: Writer, branch: str, step: int | None, old_tip: str) -> None:
+    """Point a branch at an earlier step, keeping its tip under an automatic name."""
+    query: Any = writer.query
+    tip = query("ref", thread=writer.thread, name=branch)[0][1]
+    query("move_ref", thread=writer.thread, name=branch, step=step)
+    if tip is not None and tip != step:
+        query("create_ref", thread=writer.thread, name=old_tip, kind="auto", step=tip)

@@ -1,0 +1,69 @@
+"""Claiming runs on PostgreSQL: one call of clew.claim_runs, which tells the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from clew.storage.claiming import NoOwner, Seen
+from clew.storage.ledger import Limits
+from clew.storage.ownership import OwnerRow
+from clew.storage.port import Lease
+from clew.storage.postgres_entries import all_rows
+from clew.storage.postgres_errors import translated
+
+if TYPE_CHECKING:
+    from clew.storage.postgres import PostgresEngine
+
+_NO_OWNER = "KL011"
+
+
+class PostgresClaims:
+    """Claims of one tenant."""
+
+    def __init__(self, engine: PostgresEngine, tenant: int) -> None:
+        self._engine = engine
+        self._tenant = tenant
+
+    def claim_runs(
+        self, owner: int, agents: Sequence[str], count: int, limits: Limits, *, sweep: bool
+    ) -> list[tuple[Any, ...]]:
+        return self._claimed(
+            "claim_runs",
+            owner=owner,
+            agents=list(agents),
+            limits=[limits.agents.get(agent) for agent in agents],
+            count=count,
+            sweep=sweep,
+            tenant_limit=limits.tenant,
+            group_limit=limits.group,
+        )
+
+    def claim_run(self, owner: int, run: str) -> list[tuple[Any, ...]]:
+        return self._claimed("claim_run", owner=owner, id=run)
+
+    def look(self, owner: int | None, agents: Sequence[str]) -> Seen:
+        with translated():
+            due_in, abandoned, owners, mine = self._ask("look_for_runs", owner=owner, agents=list(agents))[0]
+        leases = [Lease(thread_id, branch, epoch) for _, thread_id, branch, epoch in mine]
+        return Seen(due_in, abandoned, [OwnerRow._make(owner) for owner in owners], leases)
+
+    def _claimed(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        # Leases, and so claims, are as durable as the database can: an epoch is not given twice.
+        values |= {"strict": True, "expiry": self._engine.expiry}
+        with translated():
+            try:
+                return self._ask(query, **values)
+            except psycopg.Error as error:
+                if error.sqlstate == _NO_OWNER:
+                    raise NoOwner from None
+                raise
+
+    def _ask(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
+        from clew.storage.postgres import QUERIES
+
+        statement = QUERIES[query].replace(b"FROM thread t ", b"FROM clew.thread t ")  # alone, it has no search path
+        found: Any = self._engine.call(statement, {"tenant": self._tenant, **values}, read=all_rows)
+        return list(found)
