@@ -81,7 +81,9 @@ def _cell(request: clew.Request, name: str) -> Text | str:
         return Text(age(request.created_at), "dim")
     if name == "expires":
         return "" if request.expires_at is None else until(request.expires_at)
-    return headline(request.question) + (f"  ({request.answers} of {request.approvals})" if request.approvals > 1 else "")
+    return headline(request.question) + (
+        f"  ({request.answers} of {request.approvals})" if request.approvals > 1 else ""
+    )
 
 
 def place_of(request: clew.Request) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clew.errors import ClewError, Corrupt
-from clew.storage.ledger import Limits, Look, Move, RunRow
+from clew.storage.ledger import Move, RunRow
 from clew.storage.ledger_rows import Seal
 from clew.storage.ownership import OwnerRow, is_live
 from clew.storage.port import Lease
+from clew.storage.queue import Limits, Look
 
 if TYPE_CHECKING:
     from clew.storage.relational import Relational

@@ -23,8 +23,10 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from clew.storage.queue import IfBusy, Queue
 
 if TYPE_CHECKING:
     from clew.storage.port import Lease, Storage
@@ -33,8 +35,6 @@ RunStatus = Literal["queued", "running", "waiting", "sleeping", "paused", "done"
 HOLDING: tuple[RunStatus, ...] = ("running", "waiting", "sleeping", "paused")
 """A run in one of these has its branch. Queued ones stand in line for it."""
 ENDED: tuple[RunStatus, ...] = ("done", "failed", "cancelled", "dead")
-IfBusy = Literal["enqueue", "reject", "interrupt", "rollback", "inject"]
-"""What becomes of a new run while its branch is held (docs/design/workers.md)."""
 
 EffectState = Literal["claimed", "done", "failed", "unknown", "compensated"]
 RequestStatus = Literal["open", "answered", "expired", "withdrawn"]
@@ -99,24 +99,6 @@ class RunRow(NamedTuple):
     trace: str | None
     group: str | None
     failures: int
-
-
-class Limits(NamedTuple):
-    """How many runs may be driven at once, by all workers together: of the tenant, of an agent, of each group."""
-
-    tenant: int | None = None
-    agents: Mapping[str, int] = {}
-    group: int | None = None
-
-
-NO_LIMITS = Limits()
-
-
-class Look(NamedTuple):
-    """When the next run is due (in microseconds; 0: now; None: none is known), and whether one was abandoned."""
-
-    due_in: int | None
-    abandoned: bool
 
 
 class Counts(NamedTuple):
@@ -354,7 +336,7 @@ class Notice(NamedTuple):
     token: str
 
 
-class Ledger(Protocol):
+class Ledger(Queue, Protocol):
     """The ledger of one tenant. `after` is what the last row of a page says; None begins."""
 
     def apply(self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None) -> None:
@@ -390,31 +372,6 @@ class Ledger(Protocol):
 
     def abandoned(self, limit: int = 100) -> list[RunRow]:
         """Runs that are `running`, but nobody alive holds their branch."""
-        ...
-
-    def claim_runs(
-        self, agents: Sequence[str], *, count: int = 1, limits: Limits = NO_LIMITS, sweep: bool = False
-    ) -> list[RunRow]:
-        """Take up runs of these agents that are due, with the leases of their branches; `sweep`: abandoned ones too.
-
-        They are `running` then. Greater priorities come first, then who has been due for longest.
-        """
-        ...
-
-    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
-        """Take up one run, due or not; None when it stands in line, is held, or is over."""
-        ...
-
-    def look(self, agents: Sequence[str]) -> Look:
-        """What there is to claim. Leases of processes that are known to be dead end here."""
-        ...
-
-    def wanted(self, runs: Sequence[str]) -> list[tuple[str, str]]:
-        """Of these runs, those that word was left for."""
-        ...
-
-    def to_take_in(self, run: str) -> list[RunRow]:
-        """Queued runs whose inputs this one is to take in, in their order."""
         ...
 
     # Effects.

@@ -18,15 +18,12 @@ from clew.errors import (
 )
 from clew.storage.claiming import Claiming
 from clew.storage.ledger import (
-    NO_LIMITS,
     AnswerRow,
     Claimed,
     Complete,
     Counts,
     EffectRow,
     Entry,
-    Limits,
-    Look,
     NewAnswer,
     NewEffect,
     NewRequest,
@@ -41,6 +38,7 @@ from clew.storage.ledger import (
 from clew.storage.ledger_entries import Writer
 from clew.storage.ledger_rows import Seal, answer_place, effect_place, request_place, signal_place, stamped
 from clew.storage.port import Lease, Storage
+from clew.storage.queue import NO_LIMITS, Limits, Look
 from clew.storage.refusals import no_thread
 from clew.storage.relational import Relational, Run
 

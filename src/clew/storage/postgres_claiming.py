@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from clew.storage.claiming import NoOwner, Seen
-from clew.storage.ledger import Limits
 from clew.storage.ownership import OwnerRow
 from clew.storage.port import Lease
 from clew.storage.postgres_entries import all_rows
 from clew.storage.postgres_errors import translated
+from clew.storage.queue import Limits
 
 if TYPE_CHECKING:
     from clew.storage.postgres import PostgresEngine

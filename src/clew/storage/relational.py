@@ -15,12 +15,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clew.errors import BadInput, Corrupt, NameTaken
-from clew.model import KINDS, Durability, Usage
+from clew.model import Durability, Usage
 from clew.storage.changes import Record
 from clew.storage.ledger_rows import delete_ledger, stamped
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Committed, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
 from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
+from clew.storage.rows import full_rows, listed_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,17 +42,6 @@ class Run(Protocol):
     """Runs a named query inside the transaction. The tenant (and on SQLite the clock) are bound by the backend."""
 
     def __call__(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]: ...
-
-
-def _listing(found: Iterable[Sequence[Any]]) -> list[Row]:
-    kinds, make = KINDS, Row._make
-    return [make((*row[:4], kinds[row[4]], *row[5:10], b"", row[10])) for row in found]
-
-
-def full_rows(found: Iterable[Sequence[Any]]) -> list[Row]:
-    """Checkpoints with manifests, from the columns of the queries."""
-    kinds, make = KINDS, Row._make
-    return [make((*row[:4], kinds[row[4]], *row[5:])) for row in found]
 
 
 class RelationalSnapshot:
@@ -92,14 +82,14 @@ class RelationalSnapshot:
     def history(self, thread: int, step: int, limit: int) -> list[Row]:
         if limit < 1 or not 0 < step <= STEPS:
             return []
-        return _listing(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
+        return listed_rows(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
 
     def rows(self, thread: int, after: int, limit: int, *, manifests: bool) -> list[Row]:
         low = thread << STEP_BITS
         values = {"low": low, "after": min(max(after, 0), STEPS), "high": low | STEPS, "limit": limit}
         if manifests:
             return full_rows(self._run("rows_with_manifests", **values))
-        return _listing(self._run("rows", **values))
+        return listed_rows(self._run("rows", **values))
 
     def refs(self, thread: int) -> list[Ref]:
         holder = self._storage._holder

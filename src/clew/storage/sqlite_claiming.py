@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.storage.claiming import NoOwner, Seen
-from clew.storage.ledger import HOLDING, Limits, RunRow
+from clew.storage.ledger import HOLDING, RunRow
 from clew.storage.ledger_rows import stamped
 from clew.storage.ownership import OwnerRow
 from clew.storage.port import Lease
+from clew.storage.queue import Limits
 
 if TYPE_CHECKING:
     from clew.storage.relational import Run

@@ -1,0 +1,62 @@
+"""The ledger as a queue: what there is to claim, claims, and what the claimed are wanted for.
+
+The rows of runs are all there is of it (docs/design/workers.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from clew.storage.ledger import RunRow
+
+IfBusy = Literal["enqueue", "reject", "interrupt", "rollback", "inject"]
+"""What becomes of a new run while its branch is held (docs/design/workers.md)."""
+
+
+class Limits(NamedTuple):
+    """How many runs may be driven at once, by all workers together: of the tenant, of an agent, of each group."""
+
+    tenant: int | None = None
+    agents: Mapping[str, int] = {}
+    group: int | None = None
+
+
+NO_LIMITS = Limits()
+
+
+class Look(NamedTuple):
+    """When the next run is due (in microseconds; 0: now; None: none is known), and whether one was abandoned."""
+
+    due_in: int | None
+    abandoned: bool
+
+
+class Queue(Protocol):
+    """The part of a ledger that workers use."""
+
+    def claim_runs(
+        self, agents: Sequence[str], *, count: int = 1, limits: Limits = NO_LIMITS, sweep: bool = False
+    ) -> list[RunRow]:
+        """Take up runs of these agents that are due, with the leases of their branches; `sweep`: abandoned ones too.
+
+        They are `running` then. Greater priorities come first, then who has been due for longest.
+        """
+        ...
+
+    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
+        """Take up one run, due or not; None when it stands in line, is held, or is over."""
+        ...
+
+    def look(self, agents: Sequence[str]) -> Look:
+        """What there is to claim. Leases of processes that are known to be dead end here."""
+        ...
+
+    def wanted(self, runs: Sequence[str]) -> list[tuple[str, str]]:
+        """Of these runs, those that word was left for."""
+        ...
+
+    def to_take_in(self, run: str) -> list[RunRow]:
+        """Queued runs whose inputs this one is to take in, in their order."""
+        ...
