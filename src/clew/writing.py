@@ -104,7 +104,8 @@ class Writing:
 
     def _checkpoint_at(self, ref: Ref) -> Checkpoint:
         with self._storage.snapshot() as snapshot:
-            return self._checkpoint(find_row(snapshot, self._id, self._branch, ref)[1])
+            row = find_row(snapshot, self._id, self._branch, ref)[1]
+        return self._checkpoint(verified(row, self._seal))
 
     def _open_blob(self, digest: str) -> bytes:
         with self._storage.snapshot() as snapshot:
@@ -272,7 +273,7 @@ class Writing:
             row_crc(self._seal, id_, kind, label, run, next, created, packed, manifest),
             draft.payload(self._seal),
             tuple(draft.blobs.items()),
-            check_text(key, "key"),
+            check_key(key),
             None if lease is None else lease.epoch,
             release,
             changes,
@@ -363,6 +364,13 @@ def check_text(text: str | None, what: str) -> str | None:
     if type(text) is not str or not text.isprintable() or len(text.encode()) > references.MAX_ID_BYTES:
         raise BadInput(f"a {what} is printable text of at most {references.MAX_ID_BYTES} bytes, not {text!r:.80}")
     return text
+
+
+def check_key(key: str | None) -> str | None:
+    """An idempotency key. An empty one is a mistake of the caller's: all calls that make it would be the same call."""
+    if key == "":
+        raise BadInput("a key cannot be empty", hint="leave out key=, or give one that tells two calls apart")
+    return check_text(key, "key")
 
 
 def merged(payload: list[Piece], chunks: list[Piece], seal: int) -> Folding:

@@ -383,6 +383,17 @@ def test_the_same_key_is_the_same_run(thread: clew.Thread) -> None:
     assert once.run(thread, key="order-2") != first
 
 
+@pytest.mark.parametrize("key", ["", 7, "a\nb"])
+def test_a_key_that_tells_nothing_apart_is_refused(thread: clew.Thread, key: Any) -> None:
+    @clew.agent
+    def chat(state: Any) -> Any:
+        return {"n": 1}
+
+    with pytest.raises(BadInput, match="key"):
+        chat.run(thread, {}, key=key)
+    assert thread.head is None
+
+
 def test_nothing_to_resume_says_so_and_a_finished_run_is_returned(thread: clew.Thread) -> None:
     @clew.agent
     def once(state: Any) -> Any:

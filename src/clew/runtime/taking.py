@@ -20,7 +20,7 @@ from clew.state.private import Lender
 from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, ledger_of
 from clew.storage.port import Lease
 from clew.thread import Thread
-from clew.writing import Memory
+from clew.writing import Memory, check_key
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,6 +48,7 @@ class Taking:
 
     def start(self, given: Any, *, key: str | None, context: Any) -> Drive | RunRow:
         """A new run on the head with an input; or what the run with this key has come to."""
+        check_key(key)
         if key is not None:
             known = self.ledger.run_with_key(self._thread.id, self._agent.name, key)
             if known is not None:
