@@ -174,7 +174,9 @@ def space(ground: Ground) -> Iterator[Row]:
     for engine, (measure, _) in ENGINES.items():
         stored, _ = measure(ground, nothing)
         ground.empty[engine] = measure(ground, begun)[0]
-        detail = f"{stored:,} B; one empty state: {ground.empty[engine]:,} B, and the rows below count what comes beyond"
+        detail = (
+            f"{stored:,} B; one empty state: {ground.empty[engine]:,} B, and the rows below count what comes beyond"
+        )
         yield Row("space", f"{engine}: an empty database", stored / 1000, "KB", EMPTY, f"≤ {EMPTY} KB", detail)
         for size in (1024,) if quick and engine == "PostgreSQL" else SIZES:
             what = f"{steps} steps, one message of {size} B each"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
-from clew.errors import BadInput
+from clew.errors import BadInput, Corrupt
 from clew.model import Page
 from clew.state import vectors
 from clew.state.namespace import Namespace, decode_namespace, encode_namespace
@@ -112,7 +112,13 @@ def by_words(search: Search, terms: list[Any], cursor: str | None, query: str) -
         start,
         search.batch(),
     )
-    found, more = _take(search.fitting(rows, lambda row: math.sqrt(len(wanted) / row.words)), search.limit)
+
+    def likeness(row: ItemRow) -> float:
+        if row.words < len(wanted):
+            raise Corrupt(f"item {row.key!r} has all of {len(wanted)} words, but is said to have {row.words}")
+        return math.sqrt(len(wanted) / row.words)
+
+    found, more = _take(search.fitting(rows, likeness), search.limit)
     return Page(found, asked.cursor(*position(found[-1].row)) if more else None)
 
 

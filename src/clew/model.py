@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
+from clew.errors import Corrupt
+
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -178,4 +180,7 @@ class Notified:
 
 def from_microseconds(stamp: int) -> datetime:
     """The stored form of a time (microseconds since 1970, UTC) as people use it."""
-    return _EPOCH + timedelta(0, 0, stamp)
+    try:
+        return _EPOCH + timedelta(0, 0, stamp)
+    except OverflowError:
+        raise Corrupt(f"a stored time is impossible: {stamp}") from None

@@ -36,7 +36,8 @@ CHUNK_BYTES = 64 * 1024
 
 COMPRESS_FROM = 4096
 COMPRESS_GAIN = 0.75
-MAX_PIECE = 1 << 30
+COMPRESS_UPTO = 1 << 24
+"""Of larger pieces (one item fills them) none is compressed, so that none inflates to more."""
 _LEVEL = 3
 _BLOCK = 1 << 17
 _HAS_REFS = (1).__and__
@@ -96,7 +97,7 @@ def pack(segments: Sequence[Segment], seal: int, *, compress: bool = False) -> b
     table = packb([segment[:4] for segment in segments])
     content = b"".join([varint(len(table)), table, *[segment[4] for segment in segments]])
     head = b"\x01\x00"
-    if compress and len(content) >= COMPRESS_FROM and _shrinks(content):
+    if compress and COMPRESS_FROM <= len(content) <= COMPRESS_UPTO and _shrinks(content):
         small = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
         if len(small) <= len(content) * COMPRESS_GAIN:
             head, content = b"\x01\x01", small
@@ -152,8 +153,8 @@ def _inflate(method: int, data: bytes | memoryview) -> bytes:
             while block := reader.read(_BLOCK):
                 blocks.append(block)
                 size += len(block)
-                if size > MAX_PIECE:
-                    raise Corrupt(f"a payload row inflates to more than {MAX_PIECE} bytes")
+                if size > COMPRESS_UPTO:
+                    raise Corrupt(f"a payload row inflates to more than {COMPRESS_UPTO} bytes")
     except zstandard.ZstdError as error:
         raise Corrupt(f"a payload row's compression is damaged: {error}") from None
     return b"".join(blocks)

@@ -291,7 +291,7 @@ class RelationalLedger:
                 raise _no_request(number)
             given = self._answers(query, number)
             _check_open(asked, given, answer)
-            place = answer_place(number, answer.by)
+            place = answer_place(number, answer.by, answer.reason)
             stored = self._seal.close(place, answer.value)
             query("record_answer", number=number, person=answer.by, reason=answer.reason, value=stored)
             if not query("count_answer", number=number):

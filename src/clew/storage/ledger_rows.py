@@ -55,6 +55,7 @@ class Seal(NamedTuple):
 
     def run(self, columns: Sequence[Any]) -> RunRow:
         row = RunRow._make(columns)
+        _check_thread(row.thread_id, f"run {row.id}")
         place = run_place(row.thread_id, row.id)
         return row._replace(
             input=self.open(place, row.input), context=self.open(place, row.context), error=self.open(place, row.error)
@@ -67,6 +68,7 @@ class Seal(NamedTuple):
 
     def request(self, columns: Sequence[Any]) -> RequestRow:
         row = RequestRow._make(columns)
+        _check_thread(row.thread_id, f"request R-{row.number}")
         place = request_place(row.thread_id, row.number)
         question = self.open(place, row.question)
         assert question is not None  # noqa: S101 - the column is NOT NULL
@@ -80,9 +82,14 @@ class Seal(NamedTuple):
 
     def answer(self, columns: Sequence[Any], number: int) -> AnswerRow:
         person, stored, reason, created = columns
-        value = self.open(answer_place(number, person), stored)
+        value = self.open(answer_place(number, person, reason), stored)
         assert value is not None  # noqa: S101 - the column is NOT NULL
         return AnswerRow(person, value, reason, created)
+
+
+def _check_thread(thread_id: str | None, what: str) -> None:
+    if thread_id is None:
+        raise Corrupt(f"{what} belongs to a thread that is not there")
 
 
 def run_place(thread_id: str, id_: str) -> Place:
@@ -97,8 +104,9 @@ def request_place(thread_id: str, number: int) -> Place:
     return "request", thread_id, f"R-{number}"
 
 
-def answer_place(number: int, person: str) -> Place:
-    return "answer", f"R-{number}", person
+def answer_place(number: int, person: str, reason: str | None) -> Place:
+    """With the reason, for an audit is of all that somebody said."""
+    return "answer", f"R-{number}", person, *(() if reason is None else (reason,))
 
 
 def signal_place(name: str) -> Place:

@@ -21,7 +21,7 @@ from clew.storage.ledger_rows import delete_ledger, stamped
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Committed, Folding, Head, Lease, Listed, Piece, Ref, Row, Want
 from clew.storage.refusals import busy, fenced, no_ref, no_step, no_thread
-from clew.storage.rows import full_rows, listed_rows
+from clew.storage.rows import full_rows, listed_rows, thread_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class RelationalSnapshot:
 
     def find_thread(self, thread_id: str) -> int | None:
         found = self._run("thread", thread_id=thread_id)
-        return found[0][0] if found else None
+        return thread_key(found[0][0]) if found else None
 
     def head(self, thread_id: str, branch: str) -> Head | None:
         found = self._run("head", thread_id=thread_id, branch=branch)
@@ -66,7 +66,7 @@ class RelationalSnapshot:
         columns = found[0][14:]
         if step is not None and columns[1] is None:
             raise Corrupt(f"branch {branch!r} of thread {thread_id!r} points at step {step}, which is missing")
-        return Head(thread, ref, None if step is None else full_rows([columns])[0])
+        return Head(thread_key(thread), ref, None if step is None else full_rows([columns])[0])
 
     def row(self, thread: int, step: int) -> Row | None:
         if not 0 < step <= STEPS:
@@ -129,9 +129,14 @@ class RelationalSnapshot:
         return data
 
     def blob_row(self, digest: str) -> bytes | None:
-        """What the row holds: nothing, if the blob is kept outside."""
+        """What the row holds: nothing, if the blob is kept outside. `Corrupt` unless it has this digest."""
         found = self._run("blob", digest=digest)
-        return bytes(found[0][0]) if found else None
+        if not found:
+            return None
+        data = bytes(found[0][0])
+        if data and len(digest) == len(NO_BYTES) and blake2b(data, digest_size=32).hexdigest() != digest:
+            raise Corrupt(f"the blob {digest[:12]}… does not match its digest")
+        return data
 
     def known_blobs(self, digests: Sequence[str]) -> set[str]:
         return {row[0] for row in self._run("known_blobs", digests=list(digests))}
