@@ -259,6 +259,21 @@ def test_the_age_of_a_lease_is_told_while_it_is_held(db: clew.Database, told: To
     assert after["clew.lease.age"][0].value == 0
 
 
+def test_what_waits_in_a_database_is_counted(db: clew.Database) -> None:
+    told = Told()
+    trip = make_trip()
+    with instrument(db, tracer_provider=told.tracers, meter_provider=told.meters):
+        for number in range(3):
+            trip.run(db.thread(f"t{number}"), {"city": "nara"})
+        db.requests()[0].answer(True, by="alice")
+        found = told.metrics()
+    assert [(point.value, point.attributes["clew.status"]) for point in found["clew.queue.depth"]] == [(3, "waiting")]
+    assert {point.attributes["clew.left"]: point.value for point in found["clew.queue.due"]} == {False: 1, True: 0}
+    assert [point.value for point in found["clew.requests.open"]] == [2]
+    with pytest.raises(clew.errors.BadInput, match="no database"):
+        instrument("agent.db")  # type: ignore[arg-type]
+
+
 class Telling(SpanExporter):
     """Exports to the process that waits for this one."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -45,13 +46,20 @@ _propagator = TraceContextTextMapPropagator()
 
 
 def instrument(
-    *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+    *databases: clew.Database,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
 ) -> Telemetry:
     """Make spans and metrics of what this process does from now on, until `remove()` is called on the result.
 
-    The providers are OpenTelemetry's global ones, if none are given.
+    The providers are OpenTelemetry's global ones, if none are given. What waits in the `databases` is counted whenever
+    metrics are exported.
     """
+    for db in databases:
+        if not isinstance(db, clew.Database):
+            raise BadInput(f"{db!r:.60} is no database", hint='instrument(clew.open("agent.db"))')
     return Telemetry(
+        databases,
         traces.get_tracer_provider() if tracer_provider is None else tracer_provider,
         metrics.get_meter_provider() if meter_provider is None else meter_provider,
     )
@@ -60,7 +68,9 @@ def instrument(
 class Telemetry:
     """OpenTelemetry watching Clew. A context manager; `remove` ends it."""
 
-    def __init__(self, tracer_provider: TracerProvider, meter_provider: MeterProvider) -> None:
+    def __init__(
+        self, databases: Sequence[clew.Database], tracer_provider: TracerProvider, meter_provider: MeterProvider
+    ) -> None:
         version = str(clew.__version__)
         self._tracer = tracer_provider.get_tracer("clew", version)
         meter = meter_provider.get_meter("clew", version)
@@ -76,6 +86,11 @@ class Telemetry:
         self._bytes = meter.create_counter("clew.commit.size", "By", "Bytes that commits have brought")
         meter.create_observable_gauge("clew.run.active", [self._active], "{run}", "Runs that this process drives")
         meter.create_observable_gauge("clew.lease.age", [self._age], "s", "The longest held lease of a run here")
+        if databases:
+            gauge = meter.create_observable_gauge
+            gauge("clew.queue.depth", [partial(_waiting, databases)], "{run}", "Runs, but for those that are over")
+            gauge("clew.queue.due", [partial(_due, databases)], "{run}", "Runs that could go on now, or were left")
+            gauge("clew.requests.open", [partial(_asked, databases)], "{request}", "Open requests")
         self._held: dict[int, tuple[str, float]] = {}
         self._lock = threading.Lock()
         self._remove: Callable[[], None] | None = observing.observe(self)
@@ -211,6 +226,24 @@ class _Span:
         contexts.detach(self._token)
         self._span.end()
         self._telemetry.ended(self, outcome)
+
+
+def _waiting(databases: Sequence[clew.Database], _: CallbackOptions) -> Iterator[Observation]:
+    for db in databases:
+        for status, count in db.overview().runs.items():
+            yield Observation(count, {"clew.tenant": db.tenant_name, "clew.status": status})
+
+
+def _due(databases: Sequence[clew.Database], _: CallbackOptions) -> Iterator[Observation]:
+    for db in databases:
+        found = db.overview()
+        yield Observation(found.due, {"clew.tenant": db.tenant_name, "clew.left": False})
+        yield Observation(found.left, {"clew.tenant": db.tenant_name, "clew.left": True})
+
+
+def _asked(databases: Sequence[clew.Database], _: CallbackOptions) -> Iterator[Observation]:
+    for db in databases:
+        yield Observation(db.overview().requests, {"clew.tenant": db.tenant_name})
 
 
 def _text_of() -> str | None:

@@ -103,7 +103,7 @@ def place_of(info: clew.RunInfo) -> str:
 
 
 def remark(run: clew.Run) -> str:
-    """What a run waits for, or has failed of."""
+    """Where a run is, what it waits for, or what it has failed of."""
     info = run.info
     if info.wanted is not None:
         return f"is to {info.wanted}"
@@ -119,6 +119,8 @@ def remark(run: clew.Run) -> str:
             more = f" and {len(asked) - 1} more" if len(asked) > 1 else ""
             return f"{asked[0].id}{more}: {headline(asked[0].question)}"
         return "for a signal"
+    if info.status == "running" and (head := run.thread.head) is not None and head.run == info.id:
+        return f"at step {head.step}" + (f": {', '.join(head.next)}" if head.next else "")
     if info.error is not None and info.status in ("failed", "dead"):
         return short(str(info.error))
     return ""
