@@ -30,6 +30,12 @@ LABELS = {
 }
 
 
+def _clew() -> Contender:
+    from bench.faults.ours import Clew
+
+    return Clew()
+
+
 def _langgraph() -> Contender:
     from bench.faults.peer_langgraph import LangGraph
 
@@ -49,6 +55,7 @@ def _dbos() -> Contender:
 
 
 CONTENDERS: dict[str, tuple[str, Callable[[], Contender]]] = {
+    "clew": ("clew", _clew),
     "langgraph": ("langgraph", _langgraph),
     "langgraph-task": ("langgraph", _langgraph_tasks),
     "dbos": ("dbos", _dbos),

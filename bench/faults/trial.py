@@ -70,6 +70,8 @@ class Verdict:
     twice: list[str] = field(default_factory=list)
     never: list[str] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    """The words until the process was struck."""
     processes: int = 0
 
     def told(self) -> list[str]:
@@ -85,18 +87,27 @@ class Verdict:
 
 
 class Trial:
-    """`expected` is the final state of the undisturbed run; None for that run itself."""
+    """`expected` is the final state of the undisturbed run; None for that run itself. `within` is where files go."""
 
-    def __init__(self, contender: Contender, fault: Fault | None, expected: Any = None, *, retry: bool = False) -> None:
+    def __init__(
+        self,
+        contender: Contender,
+        fault: Fault | None,
+        expected: Any = None,
+        *,
+        retry: bool = False,
+        within: Path | None = None,
+    ) -> None:
         self.contender = contender
         self.fault = fault
         self.expected = expected
         self.retry = retry
+        self.within = within
         self.final: Any = None
 
     def run(self) -> Verdict:
         with (
-            tempfile.TemporaryDirectory(prefix="clew-faults-") as place,
+            tempfile.TemporaryDirectory(prefix="clew-faults-", dir=self.within) as place,
             Outside(self._orders(), free=partial(self.contender.free, place)) as outside,
         ):
             self._live(outside, partial(self.contender.prepare, place), None)
@@ -139,6 +150,7 @@ class Trial:
             ended = self._fine(outside, outside.wait(process), self.fault)
             verdict.struck = self.fault is not None and self.fault.struck
             if ended.how in ("killed", "stopped"):
+                verdict.before = outside.words()
                 stopped = process if ended.how == "stopped" else None
                 answering = False
                 status = self._restart(outside, place, verdict)

@@ -16,6 +16,7 @@ fault strikes exactly there: nothing waits by sleeping. Processes are forked: ca
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -57,14 +58,16 @@ class _Count:
 class Fault:
     """Strikes once, when a word is heard for the n-th time: `"do:charge"`, or `"do"` for any that begins so.
 
-    `signal=None` strikes with an answer instead: `do` raises a TimeoutError, although the thing was done. Given to
-    several processes, one after the other, it counts over all of them.
+    `signal=None` strikes with an answer instead: `do` raises a TimeoutError, although the thing was done. `seconds`
+    kills after so much time instead, wherever the process is then. Given to several processes, one after the other, it
+    counts over all of them.
     """
 
-    word: str
+    word: str = ""
     nth: int = 1
     after: str = ""
     signal: signal.Signals | None = signal.SIGKILL
+    seconds: float | None = None
     struck: bool = False
 
     def __post_init__(self) -> None:
@@ -72,10 +75,22 @@ class Fault:
 
     def hits(self, word: str) -> bool:
         """Whether it strikes at this word."""
-        if not self.struck:
+        if not self.struck and self.word:
             self.struck = self._count.meets(word)
             return self.struck
         return False
+
+    def left(self) -> float:
+        """Seconds until it strikes."""
+        return math.inf if self.seconds is None or self.struck else max(0.0, self.seconds)
+
+    def pass_by(self, seconds: float) -> bool:
+        """So much time has passed: whether it strikes now."""
+        if self.seconds is None or self.struck:
+            return False
+        self.seconds -= seconds
+        self.struck = self.seconds <= 0
+        return self.struck
 
 
 @dataclass
@@ -207,9 +222,11 @@ class Outside:
 
     def wait(self, process: Process) -> Ended:
         """Serve all of them until this one has ended or was stopped."""
-        until = time.monotonic() + self._patience
+        now = time.monotonic()
+        until = now + self._patience
+        fault = process.fault or Fault()
         while process.ended is None:
-            for key, _ in self._waiting.select(max(0.0, until - time.monotonic())):
+            for key, _ in self._waiting.select(min(max(0.0, until - now), fault.left())):
                 if isinstance(key.fileobj, socket.socket) and key.fileobj.fileno() < 0:
                     continue  # closed by what came before it
                 if key.fileobj is self._door:
@@ -219,9 +236,18 @@ class Outside:
                     self._listen(key.fileobj)
                 elif key.data.ended is None:
                     self._end(key.data, "killed")
-            if time.monotonic() >= until and process.ended is None:
-                self._end(process, "stuck")
+            before, now = now, time.monotonic()
+            self._look_at_clock(process, fault.pass_by(now - before), now >= until)
         return process.ended
+
+    def _look_at_clock(self, process: Process, strike: bool, stuck: bool) -> None:  # noqa: FBT001
+        if process.ended is not None:
+            return
+        if strike:
+            self._orders = ()
+            self._end(process, "killed")
+        elif stuck:
+            self._end(process, "stuck")
 
     def go_on(self, process: Process) -> Ended:
         """Let a process that was stopped go on, to its end."""
