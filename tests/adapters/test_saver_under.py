@@ -64,7 +64,7 @@ def test_entries_ride_on_the_first_checkpoint_and_once(db: clew.Database, held: 
     graph.invoke({"log": []}, CONFIG)
     assert held.entries == ()
     run = db.run("run-1")
-    assert (run.status, run.step) == ("sleeping", 1)
+    assert (run.status, run.info.step) == ("sleeping", 1)
 
 
 @pytest.mark.parametrize("awaited", [False, True])

@@ -132,8 +132,8 @@ def test_a_branch_that_somebody_edits_is_left_alone_for_a_moment(ledger, storage
     assert claim(ledger) == ["r1"]
 
 
-def test_other_branches_have_lines_of_their_own(ledger, storage, db):
-    db.thread("trip").fork("head", branch="osaka")
+def test_other_branches_have_lines_of_their_own(ledger, storage):
+    storage.create_branch("trip", "osaka", 1)
     queued(ledger, "r1")
     queued(ledger, "r2", branch="osaka")
     assert claim(ledger) == ["r1", "r2"]

@@ -16,7 +16,7 @@ from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
 from clew.storage.port import Chunk, Folding, Piece, Want
-from clew.storage.postgres import _QUERIES, PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres import QUERIES, PostgresEngine, PostgresStorage, migrate
 from clew.storage.postgres_schema import newest
 from clew.storage.statements import migrations
 from clew.testing.postgres import Databases, Server, TestDatabase
@@ -411,7 +411,7 @@ class TestPlans:
             assert len(snapshot.payload(thread, [Want(1, 1, 0, 1)], 5)) == 5
         with storage._writing("t"), engine.transaction(*storage._read) as connection:
             for name, values in reads.items():
-                explain = b"EXPLAIN (FORMAT TEXT) " + _QUERIES[name]
+                explain = b"EXPLAIN (FORMAT TEXT) " + QUERIES[name]
                 plan = "\n".join(row[0] for row in connection.execute(explain, {"tenant": storage._tenant, **values}))
                 lines = plan.splitlines()
                 for at, line in enumerate(lines):
