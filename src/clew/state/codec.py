@@ -91,23 +91,24 @@ __all__ = [
 _hook, _OPTIONS = codec_write.hook, f.OPTIONS  # found faster as globals: encode is called for every message
 
 
-def encode(value: object, *, path: str = "", spill: Spill | None = None) -> bytes:
+def encode(value: object, *, path: str = "", spill: Spill | None = None, within: int = 0) -> bytes:
     """The bytes of a value, from which `decode` makes an equal value of exactly the same types.
 
     Equal values of equal types give equal bytes (a dict keeps its order, a set is sorted). What cannot be stored is
     `Unserialisable`, more than 256 MiB is `TooLarge`; both name the path to the culprit, which starts with `path`.
+    `within` is how many objects the bytes will stand in.
     """
     try:
-        if spill is None:
+        if spill is None and not within:
             out = packb(value, _hook, _OPTIONS)
             if (0xC4 in out or 0xC5 in out or 0xC6 in out) and holds_buffers(value):
                 out = encode_slowly(value, path=path)
         else:
-            out = Writer(spill).pack(value)
+            out = Writer(spill, within).pack(value)
     except (TypeError, NeedsTheSlowWay):
         if codec_write.interrupts:
             raise codec_write.interrupts.pop() from None
-        out = encode_slowly(value, path=path, spill=spill)
+        out = encode_slowly(value, path=path, spill=spill, within=within)
     if len(out) > f.MAX_BYTES:
         raise _too_large(value, path, len(out))
     return out

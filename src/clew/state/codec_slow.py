@@ -12,6 +12,7 @@ from clew.state import codec_format as f
 from clew.state.codec_builtins import NotStorable, pairs
 from clew.state.codec_special import reduce_special, refusal
 from clew.state.codec_write import REDUCE, SORTED, SPILLED, Spill, Writer, interrupts
+from clew.state.depth import contains_itself, too_deep
 from clew.state.values import Blob, Opaque
 
 _TRY_FAST = 8  # above this depth, parts are tried the fast way first
@@ -43,15 +44,16 @@ class _Open:
         return body if self.tag is None else f.ext(self.tag, body)
 
 
-def encode_slowly(value: Any, *, path: str = "", spill: Spill | None = None) -> bytes:
+def encode_slowly(value: Any, *, path: str = "", spill: Spill | None = None, within: int = 0) -> bytes:
     """The same bytes as the fast way, for every value that can be stored; else the error that says where and why."""
-    return _Slow(path, spill).encode(value)
+    return _Slow(path, spill, within).encode(value)
 
 
 class _Slow:
-    def __init__(self, path: str, spill: Spill | None) -> None:
+    def __init__(self, path: str, spill: Spill | None, within: int) -> None:
         self.path = path
         self.spill = spill
+        self.within = within
         self.stack: list[_Open] = []
         self.open_ids: set[int] = set()
 
@@ -80,7 +82,7 @@ class _Slow:
         self.open_ids.discard(id(top.value))
         encoded = top.close()
         if top.tag is not None and top.exts > f.FREE_EXTS and f.nests_too_deep(encoded[-self._payload_size(top) :]):
-            raise self._too_deep()
+            raise too_deep(self.where())
         return encoded
 
     @staticmethod
@@ -97,7 +99,7 @@ class _Slow:
         if value is None or cls is bool or cls is float or (cls is int and -(1 << 63) <= value < 1 << 64):
             return ormsgpack.packb(value)
         top = self.stack[-1] if self.stack else None
-        lists, exts = (top.lists, top.exts) if top is not None else (0, 0)
+        lists, exts = (top.lists, top.exts) if top is not None else (0, self.within)
         if top is not None and len(self.stack) <= _TRY_FAST:
             fast = self._fast(value, lists, exts)
             if fast is not None:
@@ -181,26 +183,11 @@ class _Slow:
 
     def _open(self, opened: _Open) -> None:
         if id(opened.value) in self.open_ids:
-            where = self.where()
-            raise Unserialisable(
-                f"{where or 'the value'} contains itself",
-                path=where,
-                hint="store an id there instead of the object, and look it up when the state is loaded",
-            )
+            raise contains_itself(self.where())
         if opened.lists > f.MAX_LISTS or opened.exts > f.MAX_EXTS:
-            raise self._too_deep()
+            raise too_deep(self.where())
         self.open_ids.add(id(opened.value))
         self.stack.append(opened)
-
-    def _too_deep(self) -> Unserialisable:
-        where = self.where()
-        short = where if len(where) <= 120 else f"{where[:60]}…{where[-50:]}"
-        return Unserialisable(
-            f"{short or 'the value'} is nested too deeply: at most {f.MAX_LISTS} lists and dicts directly in "
-            f"each other and {f.MAX_EXTS} objects, tuples or sets",
-            path=where,
-            hint="keep the items in one flat list or dict, and refer to them by id",
-        )
 
     # --- where ---
 

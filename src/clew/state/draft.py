@@ -11,6 +11,7 @@ change); one that is changed later is taken apart then. Single values past `SPIL
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from clew.errors import BadInput, CodecError
@@ -18,6 +19,7 @@ from clew.state.capture import Capture
 from clew.state.codec import (
     IMMUTABLE,
     SPILL_OVER,
+    Parts,
     encode,
     is_frozen,
     pack_dict,
@@ -25,6 +27,8 @@ from clew.state.codec import (
     put_together,
     take_apart,
 )
+from clew.state.codec_format import FREE_EXTS
+from clew.state.depth import Depth
 from clew.state.layout import (
     BINARY,
     DICT,
@@ -82,12 +86,13 @@ class Draft(Payload):
         self._tree = tree
         self._staged: list[Callable[[], None]] = []
         self._root: Put = (b"", None)
+        self._depth = Depth()
 
     # -- the outcome
 
     def put_state(self, state: dict[str, Any]) -> None:
         """Detect what has changed between the tree and this state."""
-        self._root = self._dict(state, self._tree.root, "")
+        self._root = self._within(self._dict, state, self._tree.root, "")
 
     def tell_state(self, changes: dict[str, Any]) -> None:
         """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone.
@@ -129,15 +134,22 @@ class Draft(Payload):
         if kind is str or kind is bytes:
             return self._long(value, old, path) if len(value) > OWN_LOG_FROM else (encode(value, path=path), value)
         if kind is dict:
-            return self._dict(value, old, path)
+            return self._within(self._dict, value, old, path)
         if kind is list:
-            return self._list(value, old, path)
+            return self._within(self._list, value, old, path)
         if kind in IMMUTABLE:
             return encode(value, path=path), value
         parts = take_apart(value)
         if parts is not None:
-            return self._object(value, parts.head, parts.fields, old, path)
+            return self._within(partial(self._object, parts), value, old, path)
         return self._leaf(value, old, path)
+
+    def _within(self, put: Callable[[Any, Any, str], Put], value: Any, old: Any, path: str) -> Put:
+        """A container, and what is in it."""
+        self._depth.enter(value, path)
+        done = put(value, old, path)
+        self._depth.leave(value)
+        return done
 
     def _leaf(self, value: Any, old: Any, path: str) -> Put:
         """A value that is not taken apart: kept in a slot when it is large, and found again by its bytes."""
@@ -146,7 +158,7 @@ class Draft(Payload):
                 self._refs += 1
                 return lazy_ref(value), old
             return self.blob(value), value
-        data = encode(value, path=path)
+        data = encode(value, path=path, within=self._depth.objects)
         if isinstance(old, Encoded) and old.data == data:
             self._refs += old.ref is not None
             return old.ref or data, old
@@ -159,19 +171,24 @@ class Draft(Payload):
             return ref, Encoded(data, ref)
         return data, (value if is_frozen(value) else Encoded(data))
 
-    def _object(self, value: Any, head: bytes, fields: dict[str, Any], old: Any, path: str) -> Put:
+    def _object(self, apart: Parts, value: Any, old: Any, path: str) -> Put:
+        head, fields = apart
         before = old.fields if isinstance(old, ObjectShadow) and old.type is type(value) else {}
         parts: list[bytes] = []
         shadows: dict[str, Any] = {}
+        self._depth.objects += 1
         for name, field in fields.items():
             part, shadows[name] = self._put(field, before.get(name), f"{path}.{name}")
             parts.append(part)
+        if self._depth.objects > FREE_EXTS:
+            self._depth.check_object(head[1:] + pack_dict(list(fields), parts), path)
+        self._depth.objects -= 1
         return put_together(head, list(fields), parts), ObjectShadow(type(value), head, shadows)
 
-    def _whole(self, value: Any, path: str) -> tuple[bytes, int]:
+    def _whole(self, value: Any, path: str, within: int = 0) -> tuple[bytes, int]:
         """An item written whole, and whether it refers to anything."""
         refs = self._refs
-        data = encode(value, path=path, spill=self)
+        data = encode(value, path=path, spill=self, within=within)
         return data, int(self._refs != refs)
 
     # -- text and bytes
@@ -226,7 +243,7 @@ class Draft(Payload):
         return self._new_list(value, path)
 
     def _new_list(self, value: list[Any], path: str) -> Put:
-        data, flag = self._whole(value, path)
+        data, flag = self._whole(value, path, self._depth.objects)
         if len(data) <= OWN_LOG_FROM and not flag:
             return data, shadow(value)
         return self._fresh_list(value, Place(()), path)
@@ -349,7 +366,9 @@ class Draft(Payload):
         if kept is not None and holds_nodes(kept):
             return self._again(kept), 1, kept
         if changed is not None:
+            within, self._depth.objects = self._depth.objects, 0  # it is read by itself
             data, kid = self._put(item, changed, path)
+            self._depth.objects = within
             return data, int(self._refs != refs), kid
         data, flag = self._whole(item, path)
         return data, flag, shadow(item)
