@@ -162,6 +162,12 @@ class TestErrors:
         assert secret not in repr(engine) + engine.name
         engine.close()
 
+    @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/none", "postgresql://anna@127.0.0.1:1/none"])
+    def test_errors_name_the_place_as_it_was_typed(self, url: str) -> None:
+        with pytest.raises(StorageError) as caught:
+            PostgresEngine(url)
+        assert str(caught.value).startswith(f"{url}: ")
+
     def test_without_fsync_only_relaxed_opens(self, postgres_server: Server) -> None:
         database = Databases(postgres_server.url()).make()
         postgres_server.halt()

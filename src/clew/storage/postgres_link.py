@@ -32,5 +32,7 @@ def parse(url: str) -> tuple[str, str]:
     if "@" in str(given.get("host", "")):
         message = "this PostgreSQL URL has more than one @ before the host"
         raise BadInput(message, hint="write an @ in the password as %40")
-    place = f"{given.get('host', 'localhost')}/{given.get('dbname', '')}"
-    return make_conninfo("", **{**DEFAULTS, **given}), f"postgresql://{given.get('user', '')}@{place}"
+    user = f"{given['user']}@" if "user" in given else ""
+    port = f":{given['port']}" if "port" in given else ""
+    shown = f"postgresql://{user}{given.get('host', 'localhost')}{port}/{given.get('dbname', '')}"
+    return make_conninfo("", **{**DEFAULTS, **given}), shown
