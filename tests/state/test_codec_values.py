@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import namedtuple
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, setcontext
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,22 @@ def test_a_field_that_was_deleted_is_refused() -> None:
     with pytest.raises(Unserialisable, match="'item' has no value"):
         codec.encode(order)
     assert codec.take_apart(order) is None
+
+
+@dataclass
+class Counted:
+    name: str
+    count: int = field(init=False, default=9)
+    more: list[int] = field(init=False, default_factory=list)
+
+
+def test_a_field_whose_default_stands_on_the_class() -> None:
+    """`init=False` with a default: there is nothing in the instance until somebody sets it."""
+    counted = Counted("tea")
+    back = through(counted)
+    assert (back, vars(back)) == (counted, vars(counted))
+    counted.count = 10
+    assert through(counted).count == 10
 
 
 def test_a_named_tuple_with_attributes_can_change() -> None:

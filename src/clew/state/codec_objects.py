@@ -67,8 +67,8 @@ def _work_out(entry: Entry) -> Shape:
                 defaults[field.name] = field.default_factory
             descriptor = inspect.getattr_static(cls, field.name, None)
             computed = hasattr(type(descriptor), "__set__") and field.name not in slots
-            if computed or (not field.init and field.name not in defaults):
-                unset.add(field.name)
+            if computed or (not field.init and field.default_factory is MISSING):
+                unset.add(field.name)  # with init=False, a default stays on the class
     elif entry.kind == "model":
         names = tuple(cls.__pydantic_fields__)  # type: ignore[attr-defined]
     elif entry.kind == "namedtuple":
