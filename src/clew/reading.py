@@ -10,7 +10,8 @@ from clew.errors import Corrupt, RefNotFound, ThreadNotFound
 from clew.model import Checkpoint, from_microseconds
 from clew.state.codec import decode
 from clew.state.layout import Tree
-from clew.state.reader import Reader
+from clew.state.many import Items, Many
+from clew.state.reader import Reader, Scan
 from clew.state.seal import row_crc
 from clew.storage.port import Head, Row, Snapshot, Want
 
@@ -73,11 +74,40 @@ def reader(
     """A reader that has been fed everything the row's state needs."""
     verified(row, seal)
     reading = Reader(row.manifest, row.lane, seal, own=own, open_blob=open_blob)
-    seen: set[int] = set()
+    _feed(snapshot, thread, reading, row.step, set())
+    return reading
+
+
+class States:
+    """Reads the states of many checkpoints of a thread within a snapshot. What `items` know is not read again."""
+
+    def __init__(
+        self, snapshot: Snapshot, thread: int, seal: int, items: Items, open_blob: Callable[[str], bytes]
+    ) -> None:
+        self._snapshot = snapshot
+        self._thread = thread
+        self._seal = seal
+        self._reading = Many(seal, items.of(thread), open_blob)
+        self._seen: set[int] = set()
+
+    def of(self, row: Row) -> Any:
+        """The state of one; objects in its lists may be those of another one's, containers are fresh."""
+        verified(row, self._seal)
+        try:
+            return self._reading.state_of(row.manifest, row.lane)
+        except Corrupt:
+            pass  # most likely, what it refers to has not been fetched yet
+        self._reading.add_manifest(row.manifest, row.lane)
+        _feed(self._snapshot, self._thread, self._reading, row.step, self._seen)
+        return self._reading.state_of(row.manifest, row.lane)
+
+
+def _feed(snapshot: Snapshot, thread: int, reading: Scan, step: int, seen: set[int]) -> None:
+    """Fetch what the checkpoint at a step needs, level by level; nothing of it came later. What was `seen` is fed."""
     while (needs := reading.needs()) is not None:
         if needs.stretches:
             wants = [Want(*stretch) for stretch in needs.stretches]
-            for piece in snapshot.payload(thread, wants, row.step):
+            for piece in snapshot.payload(thread, wants, step):
                 token = piece.key << 1 | (piece.step == 0)
                 if token not in seen:
                     seen.add(token)
@@ -85,9 +115,8 @@ def reader(
         for digest in needs.blobs:
             data = snapshot.blob(digest)
             if data is None:
-                raise Corrupt(f"the blob {digest[:12]}… of checkpoint {row.step} is missing")
+                raise Corrupt(f"the blob {digest[:12]}… of checkpoint {step} is missing")
             reading.blobs[digest] = data
-    return reading
 
 
 def find_row(snapshot: Snapshot, thread_id: str, branch: str, ref: str | int | Checkpoint) -> tuple[int, Row]:

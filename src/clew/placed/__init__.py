@@ -7,5 +7,18 @@ read or written of a namespace it remembers, so that the next checkpoint costs w
 
 from clew.placed.threads import Begun, PlacedThreads, Recording
 from clew.placed.values import Found, New, Place, Question, Trail, Write, meet
+from clew.state.many import Items
 
-__all__ = ["PlacedThreads", "Begun", "Recording", "Place", "Found", "New", "Write", "Question", "Trail", "meet"]
+__all__ = [
+    "PlacedThreads",
+    "Begun",
+    "Recording",
+    "Place",
+    "Found",
+    "New",
+    "Write",
+    "Question",
+    "Trail",
+    "Items",
+    "meet",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from clew.database import Database
@@ -18,11 +18,12 @@ from clew.placed.values import (
     metadata_of,
     parents_of,
     present,
-    read_write,
+    read_writes,
     row_of,
 )
-from clew.reading import Base, reader
-from clew.state.codec import decode
+from clew.reading import Base, States, reader
+from clew.state.codec import decode_list, encode
+from clew.state.many import Items
 from clew.state.reader import Reader, root_keys
 from clew.state.seal import seal_of
 from clew.storage.changes import Record
@@ -33,6 +34,7 @@ _REMEMBERED = 64
 """Namespaces whose last checkpoint is remembered."""
 _TRAIL = 100
 """Ancestors read at once."""
+_NOTHING = encode({})
 
 
 class PlacedReading:
@@ -57,11 +59,11 @@ class PlacedReading:
                 return None
             row = row_of(snapshot, thread, at)
             reading = self._reader(snapshot, thread, thread_id, row, own=True)
-            parents = parents_of(snapshot, thread, ns, [row])
+            parents = parents_of(snapshot, thread, [at], [row])
             records = snapshot.records(thread, [place_of(ns, at.id)])
         state, tree = reading.state_and_tree()
         self._remember(thread_id, ns, at.id, Base(row.step, row.lane, tree, True, None))
-        return self._found(thread_id, at, row, parents, state, records)
+        return self._found(thread_id, [at], [row], parents, [state], records)[0]
 
     def page(
         self,
@@ -72,11 +74,13 @@ class PlacedReading:
         before: str | None = None,
         after: tuple[str, str] | None = None,
         limit: int = 100,
+        items: Items | None = None,
         fits: Callable[[dict[str, Any]], bool] | None = None,
     ) -> tuple[list[Found], tuple[str, str] | None]:
         """A page of checkpoints, the greatest ids first, and what to give as `after` for the next one.
 
         In all namespaces, if `ns` is None; with ids below `before`; with this `id` alone; whose metadata `fits`.
+        What `items` know from earlier pages is not read again.
         """
         with self._storage.snapshot() as snapshot:
             thread = snapshot.find_thread(thread_id)
@@ -95,38 +99,47 @@ class PlacedReading:
             rows = view.rows(thread, [at.step for at in page])
             if fits is not None:
                 page = [at for at in page if fits(metadata_of(present(rows, at)))]
-            parents = {
-                of: parents_of(snapshot, thread, of, [rows[at.step] for at in page if at.ns == of])
-                for of in {at.ns for at in page}
-            }
-            records = by_place(snapshot.records(thread, [place_of(at.ns, at.id) for at in page]))
-            found = []
-            for at in page:
-                row = present(rows, at)
-                state = self._reader(snapshot, thread, thread_id, row, own=False).state()
-                kept = records.get(place_of(at.ns, at.id), [])
-                found.append(self._found(thread_id, at, row, parents[at.ns], state, kept))
-        return found, more
+            kept = [present(rows, at) for at in page]
+            known = Items() if items is None else items
+            states = States(snapshot, thread, seal_of(self._tenant, thread_id), known, self._open_blob)
+            read = [states.of(row) for row in kept]
+            parents = parents_of(snapshot, thread, page, kept)
+            records = snapshot.records(thread, [place_of(at.ns, at.id) for at in page])
+        return self._found(thread_id, page, kept, parents, read, records), more
 
     def _found(
-        self, thread_id: str, at: PlacedRow, row: Row, parents: dict[int, str], state: Any, records: list[Record]
-    ) -> Found:
+        self,
+        thread_id: str,
+        page: Sequence[PlacedRow],
+        rows: Sequence[Row],
+        parents: Mapping[tuple[str, int], str],
+        states: Sequence[Any],
+        records: Sequence[Record],
+    ) -> list[Found]:
+        """Checkpoints, from all that was read of them."""
         seal = seal_of(self._tenant, thread_id)
-        if at.crc != control_crc(seal, at.ns, at.id, at.control):
-            raise Corrupt(
-                f"the control data of checkpoint {at.id!r} of thread {thread_id!r} does not match its checksum"
+        for at in page:
+            if at.crc != control_crc(seal, at.ns, at.id, at.control):
+                raise Corrupt(
+                    f"the control data of checkpoint {at.id!r} of thread {thread_id!r} does not match its checksum"
+                )
+        controls = decode_list(len(page), [at.control for at in page])
+        metadata = decode_list(len(page), [_NOTHING if row.metadata is None else row.metadata for row in rows])
+        writes = by_place(records, read_writes(records, seal, thread_id))
+        return [
+            Found(
+                thread_id,
+                at.ns,
+                at.id,
+                at.step,
+                None if row.parent is None else parents.get((at.ns, row.parent)),
+                state,
+                control,
+                told,
+                writes.get(place_of(at.ns, at.id), []),
             )
-        return Found(
-            thread_id,
-            at.ns,
-            at.id,
-            at.step,
-            None if row.parent is None else parents.get(row.parent),
-            state,
-            decode(at.control),
-            metadata_of(row),
-            [read_write(record, seal, thread_id) for record in records],
-        )
+            for at, row, state, control, told in zip(page, rows, states, controls, metadata, strict=True)
+        ]
 
     def _reader(self, snapshot: Snapshot, thread: int, thread_id: str, row: Row, *, own: bool) -> Reader:
         return reader(snapshot, thread, row, seal_of(self._tenant, thread_id), own=own, open_blob=self._open_blob)
@@ -197,12 +210,13 @@ class PlacedReading:
         seal = seal_of(self._tenant, place.thread_id)
         ids = view.ids(thread, place.ns, [row.step for row in rows])
         places = {step: place_of(place.ns, id_) for step, id_ in ids.items()}
-        records = by_place(snapshot.records(thread, list(places.values())))
+        found = snapshot.records(thread, list(places.values()))
+        records = by_place(found, found)
         full = view.rows(thread, [row.step for row in rows])
         for row in rows:
             for record in reversed(records.get(places.get(row.step, ""), [])):
                 if record.name in left:
-                    trails[record.name].writes.append(read_write(record, seal, place.thread_id))
+                    trails[record.name].writes.extend(read_writes([record], seal, place.thread_id))
             here = left.intersection(root_keys(full[row.step].manifest))
             if not here and row.step in full:
                 continue

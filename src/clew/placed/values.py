@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from clew.errors import Corrupt
 from clew.model import Kind
-from clew.state.codec import decode
+from clew.state.codec import decode, decode_list
 from clew.state.registry import registry
 from clew.state.seal import record_crc
 from clew.storage.changes import Record
 from clew.storage.placed import PlacedRow, PlacedView, place_of
 from clew.storage.port import Row, Snapshot
+
+_T = TypeVar("_T")
 
 
 class Place(NamedTuple):
@@ -104,8 +106,18 @@ def present(rows: dict[int, Row], at: PlacedRow) -> Row:
     return row
 
 
-def parents_of(snapshot: Snapshot, thread: int, ns: str, rows: Sequence[Row]) -> dict[int, str]:
-    return PlacedView(snapshot).ids(thread, ns, sorted({row.parent for row in rows if row.parent is not None}))
+def parents_of(
+    snapshot: Snapshot, thread: int, page: Sequence[PlacedRow], rows: Sequence[Row]
+) -> dict[tuple[str, int], str]:
+    """The ids of the parents of some checkpoints, by namespace and step."""
+    ids = {(at.ns, at.step): at.id for at in page}
+    missing: dict[str, set[int]] = {}
+    for at, row in zip(page, rows, strict=True):
+        if row.parent is not None and (at.ns, row.parent) not in ids:
+            missing.setdefault(at.ns, set()).add(row.parent)
+    for ns, steps in missing.items():
+        ids.update(((ns, step), id_) for step, id_ in PlacedView(snapshot).ids(thread, ns, sorted(steps)).items())
+    return ids
 
 
 def metadata_of(row: Row) -> dict[str, Any]:
@@ -113,15 +125,20 @@ def metadata_of(row: Row) -> dict[str, Any]:
     return metadata
 
 
-def by_place(records: Sequence[Record]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.place, []).append(record)
+def by_place(records: Sequence[Record], of: Sequence[_T]) -> dict[str, list[_T]]:
+    """What belongs to each of the records, by the place that they are recorded at."""
+    found: dict[str, list[_T]] = {}
+    for record, one in zip(records, of, strict=True):
+        found.setdefault(record.place, []).append(one)
     return found
 
 
-def read_write(record: Record, seal: int, thread_id: str) -> Write:
-    place, task, idx, path, name, value, _, crc = record
-    if crc != record_crc(seal, place, task, idx, path, name, value):
-        raise Corrupt(f"a record of task {task!r} of thread {thread_id!r} does not match its checksum")
-    return Write(task, idx, path, name, decode(value))
+def read_writes(records: Sequence[Record], seal: int, thread_id: str) -> list[Write]:
+    for place, task, idx, path, name, value, _, crc in records:
+        if crc != record_crc(seal, place, task, idx, path, name, value):
+            raise Corrupt(f"a record of task {task!r} of thread {thread_id!r} does not match its checksum")
+    values = decode_list(len(records), [record.value for record in records])
+    return [
+        Write(record.task, record.idx, record.path, record.name, value)
+        for record, value in zip(records, values, strict=True)
+    ]

@@ -130,10 +130,18 @@ def _read_varints(data: bytes) -> list[int]:
     if not data or max(data) < 128:
         return list(data)
     numbers: list[int] = []
-    at = 0
-    while at < len(data):
-        number, at = read_varint(data, at)
-        numbers.append(number)
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 127) << shift
+        if byte < 128:
+            numbers.append(number)
+            number = shift = 0
+        elif shift < 63:
+            shift += 7
+        else:
+            raise Corrupt("a stored number is too long")
+    if shift:
+        raise Corrupt("a stored number is cut short")
     return numbers
 
 

@@ -270,10 +270,10 @@ class PlacedView:
     def page(self, thread: int, ns: str | None, before: tuple[str, str], limit: int) -> list[PlacedRow]:
         """Up to `limit` of them, the greatest ids first, from beyond `before` (an id and its namespace)."""
         id_, of = before
-        if ns is None:
+        if ns is None and (self._run("placed_within", thread=thread) or of not in (ROOT, LAST)):
             found = self._run("placed_page", thread=thread, before=id_, before_ns=of, limit=limit)
         else:
-            found = self._run("placed_page_of", thread=thread, ns=ns, before=id_, limit=limit)
+            found = self._run("placed_page_of", thread=thread, ns=ns or ROOT, before=id_, limit=limit)
         return [PlacedRow._make(row) for row in found]
 
     def steps(self, thread: int) -> list[PlacedStep]:

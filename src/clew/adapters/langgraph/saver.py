@@ -16,7 +16,7 @@ import clew
 from clew.adapters.langgraph import control, types
 from clew.errors import BadInput, Conflict
 from clew.hop import Hop
-from clew.placed import Begun, Found, Place, PlacedThreads, Recording, Trail, Write
+from clew.placed import Begun, Found, Items, Place, PlacedThreads, Recording, Trail, Write
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -36,7 +36,7 @@ except ImportError as error:
 
 Key = str | int | float
 OnRace = Literal["report", "raise"]
-_PAGE = 50
+_PAGE = 200
 _HEADS = 4096
 """Checkpoints remembered as having been the latest when they were handed out."""
 
@@ -346,6 +346,7 @@ class _Pages:
         self._ids: Iterator[str] = threads.thread_ids() if named is None else iter((str(named),))
         self._thread_id = next(self._ids, None)
         self._after: tuple[str, str] | None = None
+        self._items = Items()
 
     def next(self) -> list[CheckpointTuple] | None:
         """The next page, possibly empty; None at the end."""
@@ -353,7 +354,14 @@ class _Pages:
             return None
         limit = _PAGE if self._left is None else min(_PAGE, self._left)
         found, self._after = self._threads.page(
-            self._thread_id, self._ns, id=self._id, before=self._before, after=self._after, limit=limit, fits=self._fits
+            self._thread_id,
+            self._ns,
+            id=self._id,
+            before=self._before,
+            after=self._after,
+            limit=limit,
+            items=self._items,
+            fits=self._fits,
         )
         if self._after is None:
             self._thread_id = next(self._ids, None)

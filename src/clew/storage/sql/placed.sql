@@ -18,8 +18,12 @@ SELECT p.id, p.step, EXISTS (
 FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
 
+-- name: placed_within
+-- Whether there is any namespace but the root's.
+SELECT 1 FROM placed p WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns > '' LIMIT 1
+
 -- name: placed_page
--- All namespaces together, the greatest id first.
+-- All namespaces together, the greatest id first: they are sorted for it.
 SELECT {placed_columns} FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND (p.id, p.ns) < (:before, :before_ns)
 ORDER BY p.id DESC, p.ns DESC LIMIT :limit
