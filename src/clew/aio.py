@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
@@ -28,6 +28,8 @@ from clew.state.diff import Diff
 from clew.state.namespace import Namespace
 from clew.storage.ledger import RequestStatus, RunStatus
 from clew.storage.port import Lease
+from clew.storage.queue import IfBusy
+from clew.submitting import Submittable
 from clew.writing import Memory, Ref
 
 
@@ -210,6 +212,23 @@ class Database:
     def _run(self, run: SyncRun) -> Run:
         place = run.thread
         return Run(run, Thread(self._sync, self._hop, place.id, place.branch), self._hop)
+
+    async def submit(
+        self,
+        agent: Submittable,
+        thread: str | Thread,
+        input: Any = None,  # noqa: A002
+        *,
+        key: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        at: datetime | timedelta | None = None,
+        context: Any = None,
+        priority: int = 0,
+        group: str | None = None,
+    ) -> Run:
+        on = thread if isinstance(thread, str) else thread._home
+        given = {"key": key, "if_busy": if_busy, "at": at, "context": context, "priority": priority, "group": group}
+        return self._run(await self._hop(lambda: self._sync.submit(agent, on, input, **cast("Any", given))))
 
     async def overview(self) -> Overview:
         return await self._hop(self._sync.overview)

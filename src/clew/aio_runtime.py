@@ -163,7 +163,7 @@ class Agent(sync.Agent):
         finally:
             if not running.done():
                 for drive in drives:
-                    drive.halt()
+                    drive.want("pause")
                 await asyncio.wait({running})
             if not running.cancelled():
                 running.exception()
@@ -184,7 +184,7 @@ class Agent(sync.Agent):
         def started(drive: Drive) -> None:
             begun.append(drive)
             if unwanted.is_set():
-                drive.stop()
+                drive.want("cancel")
 
         def work() -> None:
             try:
@@ -201,7 +201,7 @@ class Agent(sync.Agent):
         except asyncio.CancelledError:
             unwanted.set()
             for drive in begun:
-                drive.stop()
+                drive.want("cancel")
             while not outcome.done():
                 try:
                     await asyncio.wait([outcome])

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, cast
@@ -24,6 +24,8 @@ from clew.state.match import compile_filter
 from clew.storage.items import items_of
 from clew.storage.ledger import RequestStatus, RunStatus, ledger_of
 from clew.storage.port import Listed, Storage
+from clew.storage.queue import IfBusy
+from clew.submitting import Submittable, submit
 from clew.thread import Thread
 from clew.writing import Memory
 
@@ -282,6 +284,39 @@ class Database:
         if row is None:
             raise RunNotFound(f"there is no run {id!r:.80}", hint="`clew runs` lists the runs of this database")
         return Run(self, row)
+
+    def submit(
+        self,
+        agent: Submittable,
+        thread: str | Thread,
+        input: Any = None,  # noqa: A002 - the word that people guess
+        *,
+        key: str | None = None,
+        if_busy: IfBusy = "enqueue",
+        at: datetime | timedelta | None = None,
+        context: Any = None,
+        priority: int = 0,
+        group: str | None = None,
+    ) -> Run:
+        """Accept a run: when this returns it is durable, and a worker takes it up (`clew worker`, `clew.Worker`).
+
+        The same `key` on a thread is the same run, which is returned as it is. `if_busy` says what becomes of it while
+        the branch has another run: "enqueue" stands in line, "reject" raises `Busy`, "interrupt" cancels that one and
+        goes on from there, "rollback" takes it back as if it had not been, "inject" gives it this input before its next
+        round. `at` (a timedelta, or a datetime with a time zone) lets it wait until then, by the database's clock.
+        Runs of greater `priority` go first; those of one `group` may share a limit of the workers.
+
+        >>> import clew
+        >>> db = open("memory:")
+        >>> trip = clew.Agent("trip")
+        >>> plan = trip.node(lambda state: {"plan": "3 days"}, name="plan")
+        >>> db.submit(trip, "trip-7", {"city": "Tokyo"}, key="message-1").status
+        'queued'
+        """
+        return submit(
+            self, self._room.ledger, agent, thread, input,
+            key=key, if_busy=if_busy, at=at, context=context, priority=priority, group=group,
+        )  # fmt: skip
 
     def overview(self) -> Overview:
         """How many runs and requests there are that somebody may have to look at."""

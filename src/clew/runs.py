@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -208,6 +209,10 @@ class Run:
     def _own(self, row: RunRow) -> Thread:
         own: Thread = self._db._thread_with_memory(row.thread_id, row.branch, Memory())
         return own
+
+
+def new_run_id() -> str:
+    return f"run-{os.urandom(8).hex()}"
 
 
 def _error(row: RunRow) -> ExceptionSummary | None:

@@ -13,12 +13,14 @@ from clew import references
 from clew.errors import BadInput, RunNotFound
 from clew.runs import Run
 from clew.runtime.drive import Drive, Listener
+from clew.runtime.executor import Held, live
+from clew.runtime.journal import pack_update
 from clew.runtime.machine import Graph, Then
 from clew.runtime.nodes import Node
 from clew.runtime.retry import Retry
 from clew.runtime.schema import Schema
-from clew.runtime.taking import Taking, finish
-from clew.storage.ledger import RunRow
+from clew.runtime.taking import Taking, drive_here, take_up
+from clew.storage.ledger import RunRow, ledger_of
 from clew.thread import Thread
 from clew.writing import Ref
 
@@ -149,6 +151,16 @@ class Agent:
         """Whether runs of this name are this agent's."""
         return name == self.name or name in self.aliases
 
+    # -- as an executor
+
+    def pack(self, given: Any) -> bytes:
+        """An input, checked and encoded: `BadInput` when the state has no such keys."""
+        return pack_update(self.schema.update_of(given, "the input"), "input")
+
+    def take_up(self, held: Held) -> Drive:
+        """Go on with a run that this process has claimed."""
+        return take_up(self, held)
+
     # -- running
 
     def run(
@@ -218,7 +230,7 @@ class Agent:
                     return
         finally:
             for drive in drives:
-                drive.halt()
+                drive.want("pause")
             worker.join()
 
     def cancel(self, thread: Thread) -> Run:
@@ -226,13 +238,12 @@ class Agent:
 
         What nodes had finished is kept. The thread takes the next input.
         """
-        held = Taking(self, thread, listener=None, loop=None).ledger.run_holding(thread.id, thread.branch)
-        if held is None:
+        row = ledger_of(thread._storage).run_holding(thread.id, thread.branch)
+        if row is None:
             raise RunNotFound(f"branch {thread.branch!r} of thread {thread.id!r} has no run to cancel")
-        run = Run(thread._db, held)
-        drive = _live.get(held.id)
-        if drive is not None:
-            drive.stop()
+        run = Run(thread._db, row)
+        if (held := live.get(row.id)) is not None:
+            held.want("cancel")
         else:
             run.cancel()
         return run
@@ -248,25 +259,12 @@ class Agent:
         loop: asyncio.AbstractEventLoop | None = None,
         started: Callable[[Drive], None] | None = None,
     ) -> Run:
-        taking = Taking(self, thread, listener=listener, loop=loop)
-        taken = take(taking)
+        taken = take(Taking(self, thread, listener=listener, loop=loop))
         if isinstance(taken, RunRow):
             return Run(thread._db, taken)
-        _live[taken.run] = taken
         if started is not None:
             started(taken)
-        try:
-            taken.drive()
-        finally:
-            _live.pop(taken.run, None)
-            finish(taken, thread)
-        row = taken.ledger.run(taken.run)
-        assert row is not None  # noqa: S101 - runs go with their threads, and this one was ours
-        return Run(thread._db, row)
-
-
-_live: dict[str, Drive] = {}
-"""Runs that this process drives."""
+        return Run(thread._db, drive_here(taken, thread))
 
 
 def _check_busy(if_busy: str) -> None:

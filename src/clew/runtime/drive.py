@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
-from clew.errors import BadInput
+from clew.errors import BadInput, Conflict
 from clew.model import Checkpoint
 from clew.runtime.forks import Origin
-from clew.runtime.journal import Journal
+from clew.runtime.journal import Journal, unpack_update
 from clew.runtime.machine import Position, Task
 from clew.runtime.node_activation import NodeActivation
 from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run_async, run_sync
@@ -29,78 +29,76 @@ from clew.state.draft import Draft, Extend
 from clew.state.private import Lender, Lent
 from clew.state.values import summary_of
 from clew.storage.changes import Change
-from clew.storage.ledger import Entry, Ledger, Move, RunStatus, Withdraw
-from clew.storage.port import Lease
-from clew.thread import Thread
+from clew.storage.ledger import Entry, Move, RunStatus, TakeIn, Withdraw
 
 if TYPE_CHECKING:
     import asyncio
 
     from clew.runtime.agent import Agent
+    from clew.runtime.executor import Held
 
 Listener = Callable[[str, str | None, Any], None]
 """Is told what happens: the kind of event, the node, a value."""
 
 _LOOK = 0.5
 """Seconds between two looks at what others want of this run."""
+_TRIES = 10
+_STOPPING = ("cancel", "interrupt", "rollback")
+_STRENGTH = {None: 0, "inject": 1, "pause": 2, "cancel": 3, "interrupt": 3, "rollback": 4}
+"""Word that is left replaces what is weaker."""
 
 
 class Drive:
-    """One stretch of a run, under one lease. `thread` is a handle of the drive's own that holds the lease."""
+    """One stretch of a held run: what an `Agent` makes of it."""
 
     def __init__(
         self,
         agent: Agent,
-        thread: Thread,
-        ledger: Ledger,
-        lease: Lease,
-        run: str,
+        held: Held,
         *,
         state: dict[str, Any],
         position: Position,
         lender: Lender | None = None,
         origin: Origin | None = None,
-        context: Any = None,
-        trace: str | None = None,
         listener: Listener | None = None,
-        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.agent = agent
-        self.thread = thread
-        self.ledger = ledger
-        self.lease = lease
-        self.run = run
+        self.held = held
+        self.thread = held.thread
+        self.ledger = held.ledger
+        self.lease = held.lease
+        self.run = held.row.id
         self.state = state
         self.position = position
         self.origin = origin
-        self.context = context
-        self.where = observing.Where(thread._tenant, thread.id, thread.branch, run, agent.name)
-        self._trace = trace
-        self.journal = Journal(thread._storage, thread._tenant, thread.id, run, lease)
-        self.released = False
-        self.failed = False
+        self.context = held.context
+        self.where = observing.Where(self.thread._tenant, self.thread.id, self.thread.branch, self.run, agent.name)
+        self.journal = Journal(self.thread._storage, self.thread._tenant, self.thread.id, self.run, self.lease)
         self.lender = lender or Lender()
         self._listener = listener
-        self._loop = loop
         self._stop = threading.Event()
         self._halt = threading.Event()
+        self._word: str | None = None
         self._looked = time.monotonic()
         self._writing = threading.RLock()
         self._async: set[asyncio.Task[Any]] = set()
         self._asked = False
-        self.taken_up = False
+        self.taken_up = held.row.attempts > 1
         """Whether an earlier attempt may have asked what this one does not."""
 
     # -- from outside
 
-    def stop(self) -> None:
-        """Cancel the run: nodes that can be interrupted are, the others at their next call of Clew."""
-        self._stop.set()
-        for task in list(self._async):
-            task.get_loop().call_soon_threadsafe(task.cancel)
+    def want(self, word: str) -> None:
+        """Carry out what somebody wants: nodes that can be interrupted are, the others at their next call of Clew."""
+        if _STRENGTH.get(word, 0) > _STRENGTH.get(self._word, 0):
+            self._word = word
+        if word in _STOPPING:
+            self._stop.set()
+            for task in list(self._async):
+                task.get_loop().call_soon_threadsafe(task.cancel)
 
     def halt(self) -> None:
-        """Go no further than the end of this round; the run can be resumed."""
+        """Go no further than the end of this round: somebody else goes on with the run."""
         self._halt.set()
 
     @property
@@ -110,6 +108,15 @@ class Drive:
     def wait(self, seconds: float) -> None:
         """Wait within a node's attempts; shorter when the run is cancelled."""
         self._stop.wait(seconds)
+
+    def look(self) -> None:
+        """Look, now and then, at what others want of this run, unless somebody tells."""
+        now = time.monotonic()
+        if self.held.watched or now - self._looked < _LOOK:
+            return
+        self._looked = now
+        for _, word in self.ledger.wanted([self.run]):
+            self.want(word)
 
     # -- for nodes
 
@@ -140,10 +147,10 @@ class Drive:
         """Go on until the run is over, or has to wait."""
         token = observing.where.set(self.where)
         try:
-            with observing.span("run", self.agent.name, self.where, trace=self._trace) as span:
+            with observing.span("run", self.agent.name, self.where, trace=self.held.row.trace) as span:
                 observing.log.debug("run %s goes on", self.run)
                 status = self._rounds()
-                span.ends(status)
+                span.ends(status, self.held.error)
                 observing.log.info("run %s is %s", self.run, status)
             return status
         finally:
@@ -151,9 +158,13 @@ class Drive:
 
     def _rounds(self) -> RunStatus:
         while True:
-            if self._wanted_cancel():
-                return self._cancelled([])
+            self.look()
+            if (status := self._heed()) is not None:
+                return status
             outcomes = self._round()
+            self.look()
+            if self._word == "rollback":
+                return self.held.roll_back()
             if any(isinstance(outcome, Failed) for _, outcome in outcomes):
                 return self._failed(outcomes)
             if self.stopping or any(isinstance(outcome, Stopped) for _, outcome in outcomes):
@@ -161,9 +172,21 @@ class Drive:
             if any(isinstance(outcome, Paused) for _, outcome in outcomes):
                 return self._park(outcomes)
             if self._end_round(outcomes):
-                return "done"
-            if self._halt.is_set():
-                return self._move("paused")
+                return self.held.status
+
+    def _heed(self) -> RunStatus | None:
+        """Between two rounds: do what somebody wants. None: the run goes on."""
+        match self._word:
+            case "rollback":
+                return self.held.roll_back()
+            case "cancel" | "interrupt":
+                return self._cancelled([])
+            case "pause":
+                return self.held.end("paused")
+            case "inject":
+                self._word = None
+                self._take_in()
+        return self.held.hand_over() if self._halt.is_set() else None
 
     def _round(self) -> list[tuple[Task, Outcome]]:
         """Run the tasks of a round that have not finished yet; outcomes in the order of the tasks."""
@@ -203,11 +226,10 @@ class Drive:
             try:
                 task, outcome = ended.get(timeout=_LOOK)
             except queue.Empty:
-                if self._wanted_cancel():
-                    self.stop()
+                self.look()
                 continue
             if isinstance(outcome, BaseException):
-                self.stop()
+                self.want("cancel")
                 raise outcome
             found.append((task, self._noted(task, outcome)))
             whole = len(found) == len(todo) and all(isinstance(one, Done) for _, one in found)
@@ -240,7 +262,7 @@ class Drive:
                 finally:
                     self._async.discard(me)
 
-            start(main(), self._loop or own_loop())
+            start(main(), self.held.loop or own_loop())
             return
 
         def work() -> None:
@@ -255,16 +277,16 @@ class Drive:
     # -- ends of rounds
 
     def _end_round(self, outcomes: Sequence[tuple[Task, Outcome]]) -> bool:
-        """One commit takes in what the tasks returned; whether the run is done."""
+        """One commit takes in what the tasks returned; whether the run is over."""
         try:
             changes = self._taken_in(outcomes)
             self._extend(changes)
             with self._viewed(changes.state) as view:
                 following = self.agent.graph.advance(self.position, view)
-        except Exception as error:  # noqa: BLE001 - the run fails of it, and raises it
+        except Exception as error:  # noqa: BLE001 - the run fails of it
             self._keep_finished(outcomes)
             self._failed([(outcomes[0][0], Failed(error))])
-            raise AssertionError("unreachable") from None
+            return True
         names = dict.fromkeys(task.node for task in self.position.tasks)
         over = not following.tasks
         if not over and self.agent.checkpoint == "run":
@@ -272,13 +294,48 @@ class Drive:
             self.stand_on(changes)
             self.position = following
             return False
-        told = changes.told if self.agent.checkpoint == "round" else changes.state
         entries: list[Entry] = [Withdraw(run=self.run)] if self._asked or self.taken_up else []
         if over:
-            entries.append(Move(self.run, "done", was=("running",)))
-        self.write("step", ", ".join(names), told, following, entries, ended=True, release=over)
+            entries.append(self.held.ending("done"))
+        self.write("step", ", ".join(names), self._told(changes), following, entries, ended=True, release=over)
         self.stand_on(changes)
+        if over:
+            self.held.ended("done", released=True)
         return over
+
+    def _told(self, changes: Changes) -> dict[str, Any]:
+        """What a checkpoint has to bring: the changes; or all, where earlier rounds have not written theirs."""
+        return changes.told if self.agent.checkpoint == "round" else changes.state
+
+    def _take_in(self) -> None:
+        """Take in the inputs that were sent to the run meanwhile: one checkpoint, before the next round."""
+        for _ in range(_TRIES):
+            taken: list[tuple[str, dict[str, Any]]] = []
+            changes = self._changed_by(taken)
+            for row in self.ledger.to_take_in(self.run):
+                try:
+                    update = self.agent.schema.update_of(unpack_update(row.input or b""), "the input")
+                    changes = self._changed_by([*taken, (row.id, update)])
+                    taken.append((row.id, update))
+                except Exception as error:  # noqa: BLE001 - a reducer's; it is that input's, and not this run's
+                    failed = Move(row.id, "failed", ("queued",), error=encode(summary_of(error)))
+                    self.ledger.apply(self.thread.id, [failed], lease=self.lease)
+            entry = TakeIn(self.run, [run for run, _ in taken])
+            try:
+                if taken:
+                    self.write("input", None, self._told(changes), self.position, [entry])
+                    self.stand_on(changes)
+                else:
+                    self.ledger.apply(self.thread.id, [entry], lease=self.lease)
+            except Conflict:
+                continue  # one of them was cancelled just now
+            return
+
+    def _changed_by(self, updates: Sequence[tuple[str, dict[str, Any]]]) -> Changes:
+        changes = Changes(self.state, self.agent.schema.reducers, self.agent.schema.empties)
+        for _, update in updates:
+            changes.take(update, "the input")
+        return changes
 
     def stand_on(self, changes: Changes) -> None:
         """The round is over: this is the state now."""
@@ -347,7 +404,6 @@ class Drive:
                 changes=changes,
                 release=release,
             )
-            self.released = self.released or release
             self.position = position
             if ended:
                 self.journal.forget()
@@ -360,7 +416,7 @@ class Drive:
         with self._writing:
             changes = Changes(self.state, self.agent.schema.reducers, self.agent.schema.empties)
             changes.take(update, label)
-            self.write("step", label, changes.told, self.position, [record])
+            self.write("step", label, self._told(changes), self.position, [record])
             self.state = changes.state
 
     # -- other ends
@@ -371,7 +427,7 @@ class Drive:
         pauses = [pause for _, outcome in outcomes if isinstance(outcome, Paused) for pause in outcome.pauses]
         requests = tuple(number for pause in pauses for number in pause.requests)
         status: RunStatus = "sleeping" if all(pause.sleeping for pause in pauses) else "waiting"
-        return self._move(status, requests=requests, others=self._not_asked_again(requests))
+        return self.held.end(status, requests=requests, entries=self._not_asked_again(requests))
 
     def _not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
         """Withdraws what an earlier attempt has asked and this one, on a state that was edited, has not."""
@@ -383,50 +439,22 @@ class Drive:
     def _failed(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
         self._keep_finished(outcomes)
         task, failed = next((task, outcome) for task, outcome in outcomes if isinstance(outcome, Failed))
-        error = failed.error
-        self.failed = True
-        self._move("failed", error=encode(summary_of(error)))
         base = self.thread._memory.base
         step = base.step if base is not None else None
-        error.add_note(
+        failed.error.add_note(
             f"in node {task.name!r} of run {self.run} ({self.agent.name}) on thread {self.thread.id!r}, "
             f"after step {step}; resume the run to try the node again"
         )
-        raise error
+        return self.held.fail(failed.error)
 
     def _cancelled(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
         """What has finished is kept: as a checkpoint, from which the run could be gone on with."""
         finished = [task.name for task, outcome in outcomes if isinstance(outcome, Done)]
-        entries = [Move(self.run, "cancelled")]
         if not finished:
-            return self._move("cancelled")
+            return self.held.end("cancelled")
         changes = self._taken_in(outcomes)
         at = self.position._replace(done=tuple(dict.fromkeys([*self.position.done, *finished])))
-        self.write("step", "cancelled", changes.told, at, entries, ended=True, release=True)
+        ending = [self.held.ending("cancelled")]
+        self.write("step", "cancelled", self._told(changes), at, ending, ended=True, release=True)
         self.state = changes.state
-        return "cancelled"
-
-    def _move(
-        self,
-        status: RunStatus,
-        *,
-        requests: Sequence[int] = (),
-        error: bytes | None = None,
-        others: Sequence[Entry] = (),
-    ) -> RunStatus:
-        base = self.thread._memory.base
-        at = None if base is None else base.step
-        move = Move(self.run, status, ("running",), requests=requests, error=error, step=at)
-        self.ledger.apply(self.thread.id, [*others, move], lease=self.lease)
-        return status
-
-    def _wanted_cancel(self) -> bool:
-        """Whether somebody wants this run to be cancelled; others' wishes are looked at now and then."""
-        if self._stop.is_set():
-            return True
-        now = time.monotonic()
-        if now - self._looked < _LOOK:
-            return False
-        self._looked = now
-        row = self.ledger.run(self.run)
-        return row is not None and row.wanted == "cancel"
+        return self.held.ended("cancelled", released=True)

@@ -71,14 +71,11 @@ class Journal:
         stored = self.find(task, _FINISHED)
         if stored is None:
             return None
-        kept = decode(stored)
-        return {**kept["set"], **{key: Extend(items) for key, items in kept["extend"].items()}}
+        return unpack_update(stored)
 
     def finish(self, task: str, update: dict[str, Any]) -> None:
         """Keep the update of a task, so that it is not run again."""
-        plain = {key: value for key, value in update.items() if not isinstance(value, Extend)}
-        extended = {key: value.items for key, value in update.items() if isinstance(value, Extend)}
-        self.keep(task, _FINISHED, encode({"set": plain, "extend": extended}, path=task), "finished")
+        self.keep(task, _FINISHED, pack_update(update, task), "finished")
 
     # -- the end of a round
 
@@ -89,3 +86,15 @@ class Journal:
     def forget(self) -> None:
         """The round has ended."""
         self._known = {}
+
+
+def pack_update(update: dict[str, Any], path: str) -> bytes:
+    """An update of the state, as stored until a checkpoint has taken it in."""
+    plain = {key: value for key, value in update.items() if not isinstance(value, Extend)}
+    extended = {key: value.items for key, value in update.items() if isinstance(value, Extend)}
+    return encode({"set": plain, "extend": extended}, path=path)
+
+
+def unpack_update(stored: bytes) -> dict[str, Any]:
+    kept = decode(stored)
+    return {**kept["set"], **{key: Extend(items) for key, items in kept["extend"].items()}}

@@ -65,6 +65,7 @@ class NodeActivation(Activation):
 
     def check(self) -> None:
         super().check()
+        self._drive.look()
         if self._drive.stopping:
             raise Stop("the run is being cancelled")
 

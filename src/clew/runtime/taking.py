@@ -1,26 +1,28 @@
-"""Taking a run up: a new one with its input, one that was left, one that goes on from any checkpoint.
+"""Taking runs of an agent up: a new one with its input, one that was left, one that goes on from any checkpoint.
 
 Whoever takes a run up holds the lease of its branch from then on, and either drives it or gives the lease back.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
 from clew.errors import BadInput, Busy, NotFound, RunExists
 from clew.reading import Base, find_row
+from clew.runs import new_run_id
 from clew.runtime.drive import Drive, Listener
+from clew.runtime.executor import Held, claim, execute
 from clew.runtime.forks import Origin
+from clew.runtime.journal import unpack_update
 from clew.runtime.machine import Position, unpack
 from clew.runtime.reducers import Changes
-from clew.state.codec import decode, encode
+from clew.state.codec import encode
 from clew.state.private import Lender
 from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, ledger_of
 from clew.storage.port import Lease
 from clew.thread import Thread
-from clew.writing import Memory, check_key
+from clew.writing import check_key
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,16 +32,98 @@ if TYPE_CHECKING:
 _RECOVERIES = 3
 
 
+def take_up(agent: Agent, held: Held, given: Thread | None = None, listener: Listener | None = None) -> Drive:
+    """A held run as an agent drives it. `given` is the caller's handle, which may have kept the head's state."""
+    state, lender = _load(held.thread, given)
+    base = held.thread._memory.base
+    held.stands_on(None if base is None else base.step)
+    if held.begins:
+        return _begun(agent, held, state, lender, listener)
+    position = _position(held.thread, base, held.row.step)
+    if missing := agent.graph.missing(position):
+        held.end("paused")
+        raise BadInput(
+            f"run {held.row.id} stands before node {missing[0]!r}, which agent {agent.name!r} does not have",
+            hint="the run is paused: bring the node back, or resume from an earlier checkpoint",
+        )
+    origin = _origin(held, held.row.parent_step)
+    drive = Drive(agent, held, state=state, position=position, lender=lender, origin=origin, listener=listener)
+    drive.journal.load()
+    return drive
+
+
+def _begun(agent: Agent, held: Held, state: dict[str, Any], lender: Lender | None, listener: Listener | None) -> Drive:
+    """The run's input becomes a checkpoint."""
+    changes = Changes(state, agent.schema.reducers, agent.schema.empties)
+    given = held.given[0] if held.new is not None else unpack_update(held.row.input or b"")
+    changes.take(agent.schema.update_of(given, "the input"), "the input")
+    position = agent.graph.begin()
+    comes = _comes_from(held)
+    origin = _origin(held, comes.get("parent_step"))
+    drive = Drive(agent, held, state=state, position=position, lender=lender, origin=origin, listener=listener)
+    drive.write("input", None, changes.told, position, held.entered(**comes))
+    drive.stand_on(changes)
+    return drive
+
+
+def _origin(held: Held, step: int | None) -> Origin | None:
+    if step is None:
+        return None
+    return Origin(held.thread._storage, held.ledger, held.thread.id, held.row.id, step)
+
+
+def _comes_from(held: Held) -> dict[str, Any]:
+    """Where a new run comes from that does not simply follow the last one of its thread: a fork, or a rewind."""
+    base = held.thread._memory.base
+    head = None if base is None else base.checkpoint
+    if base is None or head is None:
+        return {}
+    begins = base.lane == 0 or head.kind == "fork"
+    if not begins and held.thread.branch == "main":
+        return {}  # the common case: nothing is looked up
+    earlier = None if head.run is None else held.ledger.run(head.run)
+    if not begins and earlier is not None and earlier.branch == held.thread.branch:
+        return {"parent": earlier.parent, "parent_step": earlier.parent_step}
+    return {"parent": None if earlier is None else earlier.id, "parent_step": head.step}
+
+
+def _load(thread: Thread, given: Thread | None) -> tuple[dict[str, Any], Lender | None]:
+    """The head's state: the one that the caller's handle kept from its last run, if that is still the head."""
+    memory = thread._memory
+    kept = None
+    if given is not None:
+        kept, given._memory.kept = given._memory.kept, None
+    if kept is not None and kept[0].step is not None:
+        with thread._storage.snapshot() as snapshot:
+            head = snapshot.head(thread.id, thread.branch)
+        at = kept[0]
+        if head is not None and head.row is not None and (head.row.step, head.ref.lane) == (at.step, at.lane):
+            memory.base, state, lender = kept
+            return state, lender
+    state, memory.base = thread._load_head()
+    return state, None
+
+
+def _position(thread: Thread, base: Base | None, step: int | None) -> Position:
+    """Where a run stands: what the head says, or its step."""
+    head = None if base is None else base.step
+    for at in dict.fromkeys((head, step)):
+        if at is not None:
+            with thread._storage.snapshot() as snapshot:
+                row = find_row(snapshot, thread.id, thread.branch, at)[1]
+            if row.next is not None:
+                return unpack(row.next)
+    return unpack(None)
+
+
 class Taking:
-    """Takes runs of an agent up on one branch of a thread. `thread` is the caller's handle; the drive gets its own."""
+    """Takes runs of an agent up here and now, for a caller that waits. `thread` is the caller's handle."""
 
     def __init__(
         self, agent: Agent, thread: Thread, *, listener: Listener | None, loop: asyncio.AbstractEventLoop | None
     ) -> None:
         self._agent = agent
-        self._given = thread
-        self._thread = Thread(thread._storage, thread._tenant, thread.id, thread.branch, Memory())
-        self._thread._db = thread._db
+        self._thread = thread
         self.ledger: Ledger = ledger_of(thread._storage)
         self._listener = listener
         self._loop = loop
@@ -53,63 +137,28 @@ class Taking:
             known = self.ledger.run_with_key(self._thread.id, self._agent.name, key)
             if known is not None:
                 return self.go_on(known)
-        update = self._agent.schema.update_of(given, "the input")
+        self._agent.schema.update_of(given, "the input")
         packed = None if context is None else encode(context, path="context")
+        run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed)
         for _ in range(_RECOVERIES):
             lease = self._take()
             try:
-                return self._started(lease, update, key, packed, context)
+                with self._starting(run) as span:
+                    return self._begin(lease, run._replace(trace=span.trace), (given, context))
             except RunExists as exists:
-                self._give_back(lease)
                 return self.go_on(self._row(exists.run))
             except Busy:
                 held = self.ledger.run_holding(self._thread.id, self._thread.branch)
                 if held is None or held.status != "running" or not self._agent.answers_to(held.agent):
-                    self._give_back(lease)
                     raise
-                self._recover(held, lease)
-            except BaseException:
-                self._give_back(lease)
-                raise
+                self._recover(held)
         raise Busy(f"branch {self._thread.branch!r} of thread {self._thread.id!r} is taken again and again")
 
-    def _started(self, lease: Lease, update: dict[str, Any], key: str | None, packed: Any, context: Any) -> Drive:
-        state = self._load()
-        changes = Changes(state, self._agent.schema.reducers, self._agent.schema.empties)
-        changes.take(update, "the input")
-        position = self._agent.graph.begin()
-        run = NewRun(new_run_id(), self._thread.branch, self._agent.name, key=key, context=packed, **self._fork())
-        with self._starting(run) as span:
-            run = run._replace(trace=span.trace)
-            drive = self._drive(lease, run, state, position, context)
-            drive.write("input", None, changes.told, position, [Start(run)])
-        drive.stand_on(changes)
-        return drive
-
-    def _fork(self) -> dict[str, Any]:
-        """Where a new run comes from that does not simply follow the last one of its thread: a fork, or a rewind."""
-        base = self._thread._memory.base
-        head = None if base is None else base.checkpoint
-        if base is None or head is None:
-            return {}
-        begins = base.lane == 0 or head.kind == "fork"
-        if not begins and self._thread.branch == "main":
-            return {}  # the common case: nothing is looked up
-        earlier = None if head.run is None else self.ledger.run(head.run)
-        if not begins and earlier is not None and earlier.branch == self._thread.branch:
-            return {"parent": earlier.parent, "parent_step": earlier.parent_step}
-        return {"parent": None if earlier is None else earlier.id, "parent_step": head.step}
-
-    def _recover(self, held: RunRow, lease: Lease) -> None:
+    def _recover(self, row: RunRow) -> None:
         """A run was left by a process that is gone: it goes on first. Its own errors are its own."""
-        drive = self._taken_up(held, lease)
-        try:
-            drive.drive()
-        except Exception as error:
-            if drive.ledger.run(held.id) is None:
-                raise error from None
-        finally:
-            finish(drive, self._given)
+        held = claim(self._thread._db, [self._agent], run=row.id, loop=self._loop)
+        if held is not None:
+            execute(held)
 
     # -- runs that exist
 
@@ -117,47 +166,32 @@ class Taking:
         """Drive a run further, if there is anything to do for it; else the row as it is."""
         if row.status in ("done", "cancelled", "dead") or (row.status in ("waiting", "sleeping") and row.wake is None):
             return row
-        try:
-            lease = self._take()
-        except Busy:
-            if row.status == "running":
-                return self._row(row.id)  # somebody alive drives it
-            raise
-        try:
-            row = self._row(row.id)
-            if row.status not in (*HOLDING, "queued", "failed"):
-                self._give_back(lease)
-                return row
-            return self._taken_up(row, lease)
-        except BaseException:
-            self._give_back(lease)
-            raise
-
-    def _taken_up(self, row: RunRow, lease: Lease) -> Drive:
         if not self._agent.answers_to(row.agent):
             raise BadInput(
                 f"run {row.id} belongs to agent {row.agent!r}, not to {self._agent.name!r}",
                 hint=f"resume it with that agent, or give this one aliases=({row.agent!r},)",
             )
-        state = self._load()
-        position = self._position(row.step)
-        if missing := self._agent.graph.missing(position):
-            self._pause(row, lease)
-            raise BadInput(
-                f"run {row.id} stands before node {missing[0]!r}, which agent {self._agent.name!r} does not have",
-                hint="the run is paused: bring the node back, or resume from an earlier checkpoint",
-            )
-        was: tuple[RunStatus, ...] = (row.status,)
-        self.ledger.apply(self._thread.id, [Move(row.id, "running", was)], lease=lease)
-        context = None if row.context is None else decode(row.context)
-        drive = self._drive(lease, row, state, position, context)
-        drive.journal.load()
-        drive.taken_up = True
-        return drive
+        if row.status == "failed":
+            return self._retried(row)
+        held = claim(self._thread._db, [self._agent], run=row.id, loop=self._loop)
+        if held is not None:
+            return self._taken_up(held)
+        now = self._row(row.id)
+        if now.status in HOLDING and now.status != "running":
+            raise Busy(f"somebody works on branch {now.branch!r} of thread {now.thread_id!r}")
+        return now  # it stands in line, somebody alive drives it, or it is over
 
-    def _pause(self, row: RunRow, lease: Lease) -> None:
-        if row.status in HOLDING and row.status != "paused":
-            self.ledger.apply(self._thread.id, [Move(row.id, "paused", (row.status,))], lease=lease)
+    def _retried(self, row: RunRow) -> Drive | RunRow:
+        lease = self._take()
+        try:
+            row = self._row(row.id)
+            was: tuple[RunStatus, ...] = ("failed",)
+            self.ledger.apply(row.thread_id, [Move(row.id, "running", was)], lease=lease)
+            row = self._row(row.id)
+        except BaseException:
+            self._thread._storage.release(lease)
+            raise
+        return self._taken_up(Held(self._thread._db, self._agent, row, loop=self._loop))
 
     def resume(self) -> Drive | RunRow:
         """Go on with the branch's run; or with a new one, where the head says that nodes were to run."""
@@ -169,16 +203,15 @@ class Taking:
             return self.go_on(last)
         lease = self._take()
         try:
-            state = self._load()
-            base = self._thread._memory.base
-            position = self._position(None if base is None else base.step)
-            if not position.tasks:
-                self._give_back(lease)
-                return self._ended(last)
-            return self._resumed(lease, state, position, base)
+            base = self._thread._load_head()[1]
+            position = _position(self._thread, base, None)
+            if position.tasks:
+                return self._resumed(lease, position, base)
         except BaseException:
-            self._give_back(lease)
+            self._thread._storage.release(lease)
             raise
+        self._thread._storage.release(lease)
+        return self._ended(last)
 
     def _ended(self, last: RunRow | None) -> RunRow:
         if last is None:
@@ -188,12 +221,12 @@ class Taking:
             )
         return last
 
-    def _resumed(self, lease: Lease, state: dict[str, Any], position: Position, base: Base | None) -> Drive:
+    def _resumed(self, lease: Lease, position: Position, base: Base) -> Drive:
         if missing := self._agent.graph.missing(position):
             raise BadInput(
                 f"the head stands before node {missing[0]!r}, which agent {self._agent.name!r} does not have"
             )
-        head = base.checkpoint if base is not None else None
+        head = base.checkpoint
         origin = self.ledger.run(head.run) if head is not None and head.run is not None else None
         run = NewRun(
             new_run_id(),
@@ -207,14 +240,24 @@ class Taking:
         with self._starting(run) as span:
             run = run._replace(trace=span.trace or run.trace)
             self.ledger.apply(self._thread.id, [Start(run)], lease=lease)
-        context = None if run.context is None else decode(run.context)
-        return self._drive(lease, run, state, position, context)
+        return self._taken_up(Held(self._thread._db, self._agent, self._row(run.id), loop=self._loop))
 
     def _starting(self, run: NewRun) -> observing.Span:
         at = observing.Where(self._thread._tenant, self._thread.id, run.branch, run.id, run.agent)
         return observing.span("start", run.agent, at, trace=run.trace)
 
     # -- what both need
+
+    def _begin(self, lease: Lease, run: NewRun, given: tuple[Any, Any]) -> Drive:
+        held = Held(self._thread._db, self._agent, _row_of(run, lease), new=run, loop=self._loop, given=given)
+        return self._taken_up(held)
+
+    def _taken_up(self, held: Held) -> Drive:
+        try:
+            return take_up(self._agent, held, self._thread, self._listener)
+        except BaseException:
+            held.close()
+            raise
 
     def _row(self, run: str) -> RunRow:
         row = self.ledger.run(run)
@@ -232,77 +275,32 @@ class Taking:
         return None
 
     def _take(self) -> Lease:
-        lease = self._thread._storage.acquire(self._thread.id, self._thread.branch)
-        self._thread._memory.lease = lease
-        return lease
-
-    def _give_back(self, lease: Lease) -> None:
-        if self._thread._memory.lease is not None:
-            self._thread._memory.lease = None
-            self._thread._storage.release(lease)
-
-    _lender: Lender | None = None
-
-    def _load(self) -> dict[str, Any]:
-        """The head's state: the one that the caller's handle kept from its last run, if that is still the head."""
-        kept, self._given._memory.kept = self._given._memory.kept, None
-        memory = self._thread._memory
-        if kept is not None and kept[0].step is not None:
-            with self._thread._storage.snapshot() as snapshot:
-                head = snapshot.head(self._thread.id, self._thread.branch)
-            at = kept[0]
-            if head is not None and head.row is not None and (head.row.step, head.ref.lane) == (at.step, at.lane):
-                memory.base = at
-                state: dict[str, Any] = kept[1]
-                self._lender = kept[2]
-                return state
-        state, memory.base = self._thread._load_head()
-        return state
-
-    def _position(self, step: int | None) -> Position:
-        """Where a run stands: what its step says, or the head."""
-        base = self._thread._memory.base
-        head = None if base is None else base.step
-        for at in dict.fromkeys((head, step)):
-            if at is not None:
-                with self._thread._storage.snapshot() as snapshot:
-                    row = find_row(snapshot, self._thread.id, self._thread.branch, at)[1]
-                if row.next is not None:
-                    return unpack(row.next)
-        return unpack(None)
-
-    def _drive(
-        self, lease: Lease, run: NewRun | RunRow, state: dict[str, Any], position: Position, context: Any
-    ) -> Drive:
-        origin = None
-        if run.parent_step is not None:
-            origin = Origin(self._thread._storage, self.ledger, self._thread.id, run.id, run.parent_step)
-        return Drive(
-            self._agent,
-            self._thread,
-            self.ledger,
-            lease,
-            run.id,
-            state=state,
-            position=position,
-            lender=self._lender,
-            origin=origin,
-            context=context,
-            trace=run.trace,
-            listener=self._listener,
-            loop=self._loop,
-        )
+        return self._thread._storage.acquire(self._thread.id, self._thread.branch)
 
 
-def finish(drive: Drive, given: Thread) -> None:
-    """The drive is over: the lease goes back, and the caller's handle keeps what the next run would read again."""
-    memory = drive.thread._memory
-    lease, memory.lease = memory.lease, None
-    if lease is not None and not drive.released:
-        drive.thread._storage.release(lease)
-    if memory.base is not None and drive.agent.checkpoint == "round" and not drive.failed:
-        given._memory.kept = (memory.base, drive.state, drive.lender)
+def _row_of(new: NewRun, lease: Lease) -> RunRow:
+    """A run that is about to be begun here, as it will stand in the ledger."""
+    given = {name: getattr(new, name) for name in RunRow._fields if name in NewRun._fields}
+    given |= {"thread_id": lease.thread_id, "epoch": lease.epoch, "attempts": 1, "crashes": 0, "failures": 0}
+    return RunRow(**{**_NOTHING, **given})
 
 
-def new_run_id() -> str:
-    return f"run-{os.urandom(8).hex()}"
+_NOTHING: dict[str, Any] = {**dict.fromkeys(RunRow._fields), "created": 0, "updated": 0}
+
+
+def drive_here(drive: Drive, given: Thread) -> RunRow:
+    """Drive for a caller who waits: the run's error is raised, and the caller's handle keeps what it has read."""
+    held = drive.held
+    held.taken_by(drive)
+    try:
+        drive.drive()
+    finally:
+        held.close()
+        memory = drive.thread._memory
+        if memory.base is not None and drive.agent.checkpoint == "round" and held.error is None:
+            given._memory.kept = (memory.base, drive.state, drive.lender)
+    if held.error is not None:
+        raise held.error
+    row = drive.ledger.run(drive.run)
+    assert row is not None  # noqa: S101 - runs go with their threads, and this one was ours
+    return row

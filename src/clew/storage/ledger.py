@@ -23,8 +23,8 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from clew.storage.queue import IfBusy, Queue
 
@@ -253,9 +253,11 @@ class Move(NamedTuple):
 
 
 class Enter(NamedTuple):
-    """A run's input has become the checkpoint that this rides on."""
+    """A run's input has become the checkpoint that this rides on. `parent…` is where a run on a fork comes from."""
 
     run: str
+    parent: str | None = None
+    parent_step: int | None = None
 
 
 class TakeIn(NamedTuple):
@@ -303,7 +305,17 @@ class Complete(NamedTuple):
     value: bytes | None = None
 
 
-Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete
+class Beside(NamedTuple):
+    """Something of somebody else's, in the same transaction.
+
+    Called with psycopg's connection; on SQLite, with the function that executes a statement.
+    It is called again when the transaction is done again, because its outcome was lost.
+    """
+
+    act: Callable[[Any], None]
+
+
+Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete | Beside
 
 
 # -- waits

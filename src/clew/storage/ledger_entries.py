@@ -11,6 +11,7 @@ from clew.storage.ledger import (
     ENDED,
     HOLDING,
     Ask,
+    Beside,
     Complete,
     EffectState,
     Enter,
@@ -48,9 +49,10 @@ def write_entries(
     *,
     step: int | None = None,
     epoch: int | None = None,
+    connection: Any = None,
 ) -> None:
     """Write all of them. `step` is that of the checkpoint they ride on, `epoch` that of the lease they are under."""
-    writer = Writer(run, tenant, thread, thread_id, step, epoch)
+    writer = Writer(run, tenant, thread, thread_id, step, epoch, connection)
     for entry in entries:
         writer.write(entry)
 
@@ -59,7 +61,14 @@ class Writer:
     """Writes the entries of one thread."""
 
     def __init__(
-        self, run: Run, tenant: int, thread: int, thread_id: str, step: int | None = None, epoch: int | None = None
+        self,
+        run: Run,
+        tenant: int,
+        thread: int,
+        thread_id: str,
+        step: int | None = None,
+        epoch: int | None = None,
+        connection: Any = None,
     ) -> None:
         self.query = stamped(run)
         self._seal = Seal(tenant)
@@ -67,6 +76,7 @@ class Writer:
         self.thread_id = thread_id
         self._step = step
         self._epoch = epoch
+        self._connection = connection
 
     def write(self, entry: Entry) -> None:
         match entry:
@@ -74,9 +84,9 @@ class Writer:
                 self._start(run)
             case Move():
                 self.move(entry)
-            case Enter(run):
-                if not self.query("enter_input", thread=self.thread, id=run, step=self._step):
-                    raise self._no_run(run)
+            case Enter():
+                if not self.query("enter_input", thread=self.thread, step=self._step, **entry._asdict()):
+                    raise self._no_run(entry.run)
             case TakeIn(run, taken):
                 for one in taken:
                     self.move(Move(one, "done", ("queued",)))
@@ -92,6 +102,8 @@ class Writer:
                 self._withdraw(numbers, of_run, activation)
             case Complete():
                 self.complete(entry)
+            case Beside(act):
+                act(self._connection)
 
     # -- runs
 

@@ -157,6 +157,10 @@ class RelationalLedger:
     def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
         return self._claiming.claim_one(id)
 
+    def is_due(self, id: str) -> bool:  # noqa: A002
+        with self._reading() as query:
+            return bool(query("is_due", id=id))
+
     def look(self, agents: Sequence[str]) -> Look:
         return self._claiming.look(agents)
 

@@ -452,7 +452,8 @@ class PostgresStorage(Relational):
 
         def then(connection: Connection, row: Row) -> None:
             thread, step = row[:2]
-            write_entries(self._run(connection), self._tenant, thread, thread_id, entries, step=step, epoch=epoch)
+            run = self._run(connection)
+            write_entries(run, self._tenant, thread, thread_id, entries, step=step, epoch=epoch, connection=connection)
 
         return then
 

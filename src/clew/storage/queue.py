@@ -49,6 +49,10 @@ class Queue(Protocol):
         """Take up one run, due or not; None when it stands in line, is held, or is over."""
         ...
 
+    def is_due(self, id: str) -> bool:  # noqa: A002
+        """Whether a run may go on now, by the database's clock."""
+        ...
+
     def look(self, agents: Sequence[str]) -> Look:
         """What there is to claim. Leases of processes that are known to be dead end here."""
         ...

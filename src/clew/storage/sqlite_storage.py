@@ -246,7 +246,7 @@ class SqliteStorage(Relational):
         self, thread: int, thread_id: str, step: int | None, epoch: int | None, changes: Sequence[Change | Entry]
     ) -> list[Any]:
         run = self._run(self._engine.execute)
-        writer = Writer(run, self._tenant, thread, thread_id, step, epoch)
+        writer = Writer(run, self._tenant, thread, thread_id, step, epoch, self._engine.execute)
         answers: list[Any] = []
         for change in changes:
             if isinstance(change, Change):

@@ -83,10 +83,18 @@ VALUES (:tenant, :id, :thread, :branch, :agent, :status, :key, :step, :step, :pa
     CAST(:wanted AS text), coalesce(CAST(:at AS bigint), {stamp} + CAST(:delay AS bigint)), :epoch, {stamp}, {stamp}, :input,
     :context, :trace, CAST(:group AS text), :grace)
 
+-- part: stands
+(SELECT x.step FROM ref x WHERE x.tenant = :tenant AND x.thread = run.thread AND x.name = run.branch)
+
 -- name: move_run
+-- Failures are counted since the last checkpoint; a person who lets it go on lets it fail as often again.
 UPDATE run SET status = :status, step = coalesce(CAST(:step AS bigint), step), error = :error, wanted = :wanted,
-    attempts = attempts + :attempted, crashes = crashes + :crashed, epoch = :epoch, updated = {stamp},
-    failures = failures + :failed, wake = coalesce({stamp} + CAST(:delay AS bigint), CAST(:wake AS bigint))
+    attempts = attempts + :attempted,
+    crashes = CASE WHEN status IN ('failed', 'dead') THEN 0 ELSE crashes + :crashed END, epoch = :epoch, updated = {stamp},
+    failures = CASE WHEN status IN ('failed', 'dead') THEN 0 WHEN :failed = 0 THEN failures
+                    WHEN stood IS DISTINCT FROM {stands} THEN 1 ELSE failures + 1 END,
+    stood = CASE WHEN :failed = 0 THEN stood ELSE {stands} END,
+    wake = coalesce({stamp} + CAST(:delay AS bigint), CAST(:wake AS bigint))
 WHERE tenant = :tenant AND id = :id
 
 -- name: want_of_run
@@ -145,8 +153,9 @@ UPDATE run SET wake = {stamp} + grace WHERE seq = (
     ORDER BY n.priority DESC, n.seq LIMIT 1)
 
 -- name: enter_input
-UPDATE run SET input_step = :step, step = :step, input = NULL, updated = {stamp}
-WHERE tenant = :tenant AND thread = :thread AND id = :id AND status = 'running' RETURNING id
+UPDATE run SET input_step = :step, step = :step, input = NULL, updated = {stamp}, parent = CAST(:parent AS text),
+    parent_step = CAST(:parent_step AS bigint)
+WHERE tenant = :tenant AND thread = :thread AND id = :run AND status = 'running' RETURNING id
 
 -- name: taken_in
 -- Word of more inputs stays, if there are more by now.
@@ -163,6 +172,9 @@ ORDER BY r.priority DESC, r.seq
 -- name: runs_wanted
 SELECT r.id, r.wanted FROM run r
 WHERE r.tenant = :tenant AND r.id IN ({each_text:runs}) AND r.wanted IS NOT NULL AND r.status = 'running'
+
+-- name: is_due
+SELECT 1 FROM run r WHERE r.tenant = :tenant AND r.id = :id AND r.wake <= {stamp}
 
 -- name: expire_owner
 UPDATE owner SET expires = 0 WHERE tenant = :tenant AND owner = :owner AND nonce = :nonce
