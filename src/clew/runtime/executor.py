@@ -16,7 +16,7 @@ from clew.errors import ClewError, Conflict, Corrupt, Fenced, StorageError
 from clew.runtime.retry import ONCE, Retry
 from clew.state.codec import decode, encode
 from clew.state.values import summary_of
-from clew.storage.ledger import Enter, Entry, Ledger, Move, NewRun, Rewind, RunRow, RunStatus, Start, ledger_of
+from clew.storage.ledger import HOLDING, Enter, Entry, Ledger, Move, NewRun, Rewind, RunRow, RunStatus, Start, ledger_of
 from clew.storage.port import Lease
 from clew.thread import Thread
 from clew.writing import Memory
@@ -330,8 +330,9 @@ def claim(
     if row is None or row.agent not in names:
         return None
     claimed = ledger.claim_run(run)
-    if claimed is None and row.status == "running" and ledger.look([row.agent]).abandoned:
-        claimed = ledger.claim_run(run)  # whoever had it is known to be dead by now
+    if claimed is None and row.status in HOLDING:
+        ledger.look([row.agent])  # whoever has the branch may be dead, and it is known then
+        claimed = ledger.claim_run(run)
     return None if claimed is None else held_of(db, names[row.agent], claimed, terms=terms, loop=loop)
 
 
