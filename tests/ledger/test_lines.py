@@ -318,6 +318,17 @@ def test_left_to_whoever_admitted_it(ledger, storage):
     assert ledger.claim_run("r2").id == "r2"
 
 
+def test_one_that_is_left_to_whoever_admitted_it_has_its_turn(ledger, storage):
+    for name in ("r1", "r2", "r3"):
+        queued(ledger, name, grace=DAY)
+    for name, then in (("r1", "r2"), ("r2", "r3")):
+        assert ledger.claim_run(then) is None
+        assert ledger.claim_run(name).id == name
+        end(ledger, storage, name)
+    assert claim(ledger) == []
+    assert ledger.claim_run("r3").id == "r3"
+
+
 def test_what_is_held_is_not_claimed_again_by_another_process(shared_place: Place):
     with shared_place.open() as one, shared_place.open() as other:
         first, second = ledger_of(one), ledger_of(other)

@@ -105,7 +105,7 @@ WHERE tenant = :tenant AND thread = :thread AND id = :id AND status NOT IN ('don
 RETURNING id
 
 -- part: called
-(q.wake <= {stamp} OR q.grace > 0)
+(q.wake <= {stamp} OR q.wake IS NOT NULL AND q.grace > 0)
 
 -- name: line
 -- Who has the branch, whether others stand in line for it, and whether a run that is to come at a time is still to come.
