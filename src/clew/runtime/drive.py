@@ -13,11 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
 from clew.errors import BadInput, Conflict
 from clew.model import Checkpoint
+from clew.runtime import crew
 from clew.runtime.forks import Origin
 from clew.runtime.journal import Journal, unpack_update
 from clew.runtime.machine import Position, Task
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 Listener = Callable[[str, str | None, Any], None]
 """Is told what happens: the kind of event, the node, a value."""
 
+Ended = tuple[Task, Outcome | BaseException]
 _LOOK = 0.5
 """Seconds between two looks at what others want of this run."""
 _TRIES = 10
@@ -217,32 +220,42 @@ class Drive:
             node, task = todo[0]
             self.tell("node", task.name)
             return [(task, self._noted(task, run_sync(self, node, task)))]
-        ended: queue.SimpleQueue[tuple[Task, Outcome | BaseException]] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[Ended] = queue.SimpleQueue()
         for node, task in todo:
             self.tell("node", task.name)
             self._launch(node, task, ended)
         found: list[tuple[Task, Outcome]] = []
         while len(found) < len(todo):
+            came = self._next_ended(ended)
+            found += [(task, self._noted(task, one)) for task, one in came if not isinstance(one, BaseException)]
+            if len(found) < len(todo) or not all(isinstance(one, Done) for _, one in found):
+                for task, one in came:
+                    if isinstance(one, Done):
+                        self.journal.finish(self.key(task), one.update)
+            for _, one in came:
+                if isinstance(one, BaseException):
+                    self.want("cancel")
+                    raise one
+        return found
+
+    def _next_ended(self, ended: queue.SimpleQueue[Ended]) -> list[Ended]:
+        """The tasks that have ended since, all at once: what ends together need not be journaled one by one."""
+        while True:
             try:
-                task, outcome = ended.get(timeout=_LOOK)
+                came = [ended.get(timeout=_LOOK)]
+                break
             except queue.Empty:
                 self.look()
-                continue
-            if isinstance(outcome, BaseException):
-                self.want("cancel")
-                raise outcome
-            found.append((task, self._noted(task, outcome)))
-            whole = len(found) == len(todo) and all(isinstance(one, Done) for _, one in found)
-            if isinstance(outcome, Done) and not whole:
-                self.journal.finish(self.key(task), outcome.update)
-        return found
+        while not ended.empty():
+            came.append(ended.get())
+        return came
 
     def _noted(self, task: Task, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
             self.tell("update", task.name, outcome.update)
         return outcome
 
-    def _launch(self, node: Node, task: Task, ended: queue.SimpleQueue[tuple[Task, Any]]) -> None:
+    def _launch(self, node: Node, task: Task, ended: queue.SimpleQueue[Ended]) -> None:
         if node.is_async:
             from clew.runtime.loops import own_loop, start
 
@@ -272,7 +285,7 @@ class Drive:
                 ended.put((task, error))
 
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(work,), name=f"clew-{task.name}", daemon=True).start()
+        crew.call(partial(context.run, work))
 
     # -- ends of rounds
 
