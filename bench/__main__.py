@@ -18,11 +18,12 @@ from bench.peers import peers
 from bench.pruning import prune
 from bench.reading import history, latest
 from bench.rows import Row
+from bench.runtime import runtime
 from bench.space import space
 from bench.writing import growth, saves
 
 BENCHES: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    bench.__name__: bench for bench in (space, saves, growth, latest, history, prune, peers, langgraph)
+    bench.__name__: bench for bench in (space, saves, growth, latest, history, prune, peers, langgraph, runtime)
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 
