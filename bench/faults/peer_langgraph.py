@@ -108,14 +108,15 @@ class LangGraph:
         known = graph.get_state(CONFIG)
         if known.created_at is None:
             graph.invoke({"log": []}, CONFIG, durability="sync")
-        elif known.next and not known.interrupts:
+        elif known.tasks and not known.interrupts:
             graph.invoke(None, CONFIG, durability="sync")
         return self._told(graph)
 
     @staticmethod
     def _told(graph: Any) -> str:
         known = graph.get_state(CONFIG)
-        return "waiting" if known.interrupts else "running" if known.next else "done"
+        # Not `known.next`: it is empty also when a node's writes were kept, but not yet the checkpoint after them.
+        return "waiting" if known.interrupts else "running" if known.tasks else "done"
 
     def answer(self, place: str, *, retry: bool = False) -> str:
         graph = self._open(place, retry=retry)

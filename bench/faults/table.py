@@ -21,7 +21,7 @@ NOTES = """\
   was made again although its result had come back to its node. What was under way at the crash may run again.
 - *asks*: the library says that it does not know whether the call was made, and asks a person before it is made again.
   The person looks, answers, and the run goes on; the trial counts what came of it.
-- *named*: after the restart nothing went on until somebody named the run.
+- *named*: after the restart nothing went on, although it could have, until somebody named the run.
 - *Undisturbed*: what a library repeats without any fault; the other rows leave that out."""
 
 
@@ -55,6 +55,8 @@ def page(columns: Sequence[Column], labels: dict[str, str], told: dict[str, str]
         "# Who loses, repeats or doubles what",
         INTRODUCTION.format(**head),
         "\n".join(f"- {name}: {value}" for name, value in told.items()),
+        "## In total",
+        totals(columns),
         "## Killed at every named point",
         table(columns, labels),
         NOTES,
@@ -63,8 +65,6 @@ def page(columns: Sequence[Column], labels: dict[str, str], told: dict[str, str]
         sweeps(columns),
         "## Who finds an interrupted run",
         "\n".join(f"- {column.name} ({column.version}): {column.finds}" for column in columns),
-        "## In total",
-        totals(columns),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -62,7 +62,7 @@ class Verdict:
     asked: bool = False
     """Whether a person was asked what had become of an effect."""
     nobody: bool = False
-    """Whether an accepted run lay there until somebody named it."""
+    """Whether an accepted run could have gone on, and lay there until somebody named it."""
     stuck: str = ""
     lost: str = ""
     nodes_again: list[str] = field(default_factory=list)
@@ -104,6 +104,8 @@ class Trial:
         self.retry = retry
         self.within = within
         self.final: Any = None
+        self._unfound = 0
+        """The number of the process that was started again and found no run."""
 
     def run(self) -> Verdict:
         with (
@@ -153,7 +155,7 @@ class Trial:
                 verdict.before = outside.words()
                 stopped = process if ended.how == "stopped" else None
                 answering = False
-                status = self._restart(outside, place, verdict)
+                status = self._restart(outside, place)
             else:
                 status = str(ended.value)
                 if answering:
@@ -175,16 +177,27 @@ class Trial:
         settle: Callable[[str, list[str]], None] = self.contender.settle  # type: ignore[attr-defined]
         settle(place, done)
 
-    def _restart(self, outside: Outside, place: str, verdict: Verdict) -> str:
+    def _restart(self, outside: Outside, place: str) -> str:
         """The program is started again, but nobody names the run."""
         if "begin:plan" not in outside.words():
             return "running"
         status = str(self._live(outside, partial(_tell, partial(self.contender.restart, place)), None).value)
-        verdict.nobody = status == "nobody"
+        if status == "nobody":
+            self._unfound = outside.lived
         return status
+
+    def _lay_there(self, heard: list[Heard], *, answering: bool) -> bool:
+        """Whether what was not found could go on: nodes began as soon as it was named, or answered once more."""
+        if not self._unfound:
+            return False
+        return any(
+            word.startswith("begin:") and (process == self._unfound + 1 or (answering and process > self._unfound))
+            for process, word, _ in heard
+        )
 
     def _judge(self, outside: Outside, verdict: Verdict) -> None:
         words = verdict.words = outside.words()
+        verdict.nobody = self._lay_there(outside.heard, answering="answering" in verdict.before)
         known = set(finished(outside.heard, self.contender.notes))
         for node in NODES:
             begun = [at for at, word in enumerate(words) if word == f"begin:{node}"]
