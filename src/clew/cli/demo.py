@@ -1,4 +1,4 @@
-"""`clew demo`: an agent is killed in the middle of a step, goes on, and is forked. No key, no network."""
+"""`clew demo`: an agent asks, is killed in the middle of a call, goes on, has paid once, and is forked."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from clew.cli.settings import Settings
 from clew.errors import BadInput, ClewError
 
 _THREAD = "trip-7"
-_STEP_TO_KILL = demo_agent.PLAN[3]
-_FORK_AT = 3
-_PAUSE = 0.9
+_CALL_TO_KILL = "write the plan"
+_PACE_TO_KILL = 0.15
+"""Slow enough for the signal to come while the call is under way, also on a busy machine."""
+_PAUSE = 0.8
 
 
 class DemoFailed(ClewError):
@@ -75,29 +76,32 @@ class _Demo:
         self._ctx = ctx
         self._folder = folder
         self._paced = not fast and is_terminal()
-        self._pace = 0.12 if self._paced else 0.04
+        self._pace = 0.1 if self._paced else 0.03
         self._out = console()
         ctx.obj.db = str(folder / "agent.db")
         shutil.copy(demo_agent.__file__, folder / "agent.py")
 
     def run(self) -> None:
-        self._say(f"An agent plans a trip in {len(demo_agent.PLAN)} steps; its model is a script.")
+        self._say("An agent plans a trip, asks a person, and pays. Its model is a script.")
         self._say(f"Everything is in {self._folder}", 1)
-        self._act("It starts, and is killed in the middle of a step: SIGKILL, as in a crash.")
-        killed = self._agent_killed()
-        self._act("What it had finished is durable; the step that it was in left no trace.")
-        self._clew(log, _THREAD)
-        self._act("The same command again: it goes on where it was.")
+        self._act("It works until it has to ask. Then it ends: nothing runs while it waits.")
         self._agent(_THREAD)
-        self._act("Each step was finished once. (Counted in a file that the agent writes.)")
-        self._count(killed)
-        self._act("Every step is a checkpoint, and any two can be compared.")
-        self._clew(diff, f"{_THREAD}@2", "4")
-        self._act("What if it were Osaka? Fork at a step with other input, and let that run on.")
-        self._clew(fork, f"{_THREAD}@{_FORK_AT}", "--as", "osaka", "--set", "city=Osaka", "--set", "days=2")
+        self._act("Somebody answers, from another terminal.")
+        self._elsewhere("inbox")
+        self._elsewhere("approve", "R-1", "--by", "alice")
+        self._act("It goes on, pays, and is killed in the middle of the next call (SIGKILL).")
+        self._agent_killed()
+        self._act("The same command again. What was done is not done again.")
+        self._agent(_THREAD)
+        self._act("Counted in two files that Clew knows nothing of:")
+        self._count()
+        self._act("What if it were Osaka? Fork at the first step, and let that run beside it.")
+        self._clew(fork, f"{_THREAD}@1", "--as", "osaka", "--set", "city=Osaka")
         self._agent(_THREAD, "--branch", "osaka")
-        self._act("Both, side by side. The fork shares its past: nothing was copied or run again.")
+        self._act("Both, side by side. Nothing was copied.")
         self._clew(log, _THREAD)
+        self._act("And how they differ.")
+        self._clew(diff, _THREAD, "osaka")
         self._end()
 
     # What is said.
@@ -133,18 +137,37 @@ class _Demo:
                 if end.exit_code > 1:
                     raise
 
-    def _start(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _elsewhere(self, *words: str) -> None:
+        """A command of another process, as another terminal would show it."""
+        margin = Text("│ ", "yellow")
+        self._out.print(margin + Text("$ ", "dim").append(" ".join(["clew", *words]), "cyan"))
+        self._wait(0.5)
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "clew.cli", *words],
+            cwd=self._folder,
+            env={**_environment(), "CLEW_DB": "agent.db"},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        if done.returncode:
+            raise DemoFailed(f"clew {' '.join(words)} ended with {done.returncode}: {done.stderr.strip()}")
+        for line in done.stdout.splitlines():
+            self._out.print(margin + Text(line.rstrip()))
+        self._wait(0.5)
+
+    def _start(self, words: Sequence[str], pace: float) -> subprocess.Popen[bytes]:
         self._command(["python", "agent.py", *words])
         return subprocess.Popen(  # noqa: S603
-            [sys.executable, "agent.py", *words, "--pace", str(self._pace)],
+            [sys.executable, "agent.py", *words],
             cwd=self._folder,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env={**_environment(), "PACE": str(pace)},
             process_group=0,  # Ctrl-C is for this process, which ends the agent
         )
 
     def _agent(self, *words: str) -> None:
-        with self._start(words) as agent:
+        with self._start(words, self._pace) as agent:
             try:
                 self._copy_output(agent)
             except BaseException:
@@ -153,19 +176,16 @@ class _Demo:
         if agent.returncode:
             raise DemoFailed(f"the agent ended with {agent.returncode}")
 
-    def _agent_killed(self) -> str | None:
-        """Run the agent and kill it inside a step. Returns the step; None if the signal came too late for it."""
-        with self._start([_THREAD]) as agent:
+    def _agent_killed(self) -> None:
+        """Run the agent and kill it inside a call."""
+        with self._start([_THREAD], _PACE_TO_KILL) as agent:
             try:
-                self._copy_output(agent, until=f"{_STEP_TO_KILL:<18}....")
+                self._copy_output(agent, until=f"{_CALL_TO_KILL:<16}....")
             finally:
                 agent.kill()
         if agent.returncode != -signal.SIGKILL:
             raise DemoFailed(f"the agent ended with {agent.returncode}, before it could be killed")
         self._out.print(Text("  killed", "bold red"))
-        begun = Counter(self._events("began"))
-        unfinished = list(begun - Counter(self._events("finished")))
-        return unfinished[0][1] if unfinished else None
 
     def _copy_output(self, agent: subprocess.Popen[bytes], until: str | None = None) -> None:
         """Show what the agent prints, as it comes; stop when it has printed `until`."""
@@ -178,30 +198,35 @@ class _Demo:
             if until is not None and until.encode() in seen:
                 return
 
-    def _events(self, event: str) -> list[tuple[str, str]]:
-        """Branch and step of what the agent wrote to its side file."""
-        lines = (self._folder / "executed.txt").read_text(encoding="utf-8").splitlines()
-        events = [line.split("\t") for line in lines]
-        return [(branch, step) for kind, branch, step in events if kind == event]
-
-    def _count(self, killed: str | None) -> None:
-        began, finished = (Counter(step for _, step in self._events(event)) for event in ("began", "finished"))
-        rows: list[list[Text | str]] = [[Text(name, "dim") for name in ("", "step", "began", "finished", "")]]
-        for step in demo_agent.PLAN:
-            remark = Text("killed inside, then run again" if step == killed else "", "dim")
-            rows.append(["", step, str(began[step]), str(finished[step]), remark])
-        for line in table(rows, right=frozenset({2, 3})):
+    def _count(self) -> None:
+        """What the agent has really called, and what the bank has seen."""
+        made, charges = Counter(self._lines("calls.txt")), len(self._lines("charges.txt"))
+        rows: list[list[Text | str]] = [[Text(name, "dim") for name in ("", "call", "made", "")]]
+        for call in demo_agent.CALLS:
+            remark = Text("killed inside, then made again" if call == _CALL_TO_KILL else "", "dim")
+            rows.append(["", call, str(made[call]), remark])
+        for line in table(rows, right=frozenset({2})):
             self._out.print(line)
-        repeated = [step for step in demo_agent.PLAN if finished[step] != 1 or began[step] != 1 + (step == killed)]
-        if repeated:
-            raise DemoFailed(f"these steps were not executed as they should: {', '.join(repeated)}")
+        self._out.print()
+        self._out.print(Text(f"  charges: {charges}", "bold green" if charges == 1 else "bold red"))
+        expected = {call: 1 + (call == _CALL_TO_KILL) for call in demo_agent.CALLS}
+        if made != expected or charges != 1:
+            raise DemoFailed("calls were not made as they should be")
+
+    def _lines(self, name: str) -> list[str]:
+        return (self._folder / name).read_text(encoding="utf-8").splitlines()
 
     def _end(self) -> None:
-        self._act("Look for yourself:")
+        self._act("Look for yourself: the trip to Osaka waits for an answer.")
         self._say(f"  cd {self._folder}")
-        for words in ("clew log trip-7 --stat", "clew show trip-7@osaka", "clew diff trip-7@main osaka", "clew usage"):
+        for words in (
+            "clew inbox R-2",
+            "clew approve R-2",
+            f"python agent.py {_THREAD} --branch osaka   # it asks before it pays again",
+            f"clew show {_THREAD}@osaka",
+            "less agent.py",
+        ):
             self._say(f"  {words}")
-        self._say("  less agent.py")
 
 
 def _environment() -> dict[str, str]:

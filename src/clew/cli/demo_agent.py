@@ -1,76 +1,101 @@
-"""A small agent in plain Python that survives being killed. `clew demo` runs it; read it, change it, run it yourself.
+"""A small agent that survives being killed, waits for people, and pays once. `clew demo` runs it; read it, change it.
 
-    python agent.py THREAD [--branch NAME] [--request TEXT]
+    python agent.py THREAD [--branch NAME]
 
-Its model is a script, so that it needs no key and no network. Each step changes the state inside `thread.edit(...)`:
-when the block is left, the step is durable; when the process dies inside, the step has never happened.
+Its model is a script, so that it needs no key and no network. Run it again whenever it has ended, however it has ended.
 """
 
 import argparse
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import clew
 
 HERE = Path(__file__).parent
-PLAN = ["understand", "find flights", "find hotels", "compare prices", "plan the days", "write the answer"]
+PACE = 0.0
+CALLS = ["understand", "find flights", "find hotels", "charge the card", "write the plan"]
 
 
-def model(step: str, state: dict[str, Any]) -> str:
-    """Stands for a call to a language model."""
-    city, days = state["city"], state["days"]
+class Trip(TypedDict):
+    city: str
+    days: int
+    price: int
+    booked: bool
+    messages: Annotated[list[str], clew.extend]
+
+
+@clew.recorded  # once it has answered, it is not called again
+def model(task: str, city: str, days: int) -> str:
+    work(task)
     return {
-        "understand": f"The user wants {days} days in {city}.",
-        "find flights": f"Two flights to {city} fit: 9:40 for 610 €, 13:15 for 540 €.",
-        "find hotels": f"Three hotels in {city} are free, from 80 € a night.",
-        "compare prices": f"The 13:15 flight and the middle hotel: {540 + 95 * days} €.",
-        "plan the days": f"Day 1: walk through {city}. Day 2: a museum and a market. Then the country around it.",
-        "write the answer": f"{days} days in {city} for {540 + 95 * days} €. Shall I book it?",
-    }[step]
+        "understand": f"{days} days in {city}.",
+        "find flights": f"To {city}: 9:40 for 610 €, 13:15 for {540 if city == 'Tokyo' else 505} €.",
+        "find hotels": f"In {city}: a quiet one at {95 if city == 'Tokyo' else 80} € a night.",
+        "write the plan": f"Day 1: walk through {city}. Day 2: a museum and a market.",
+    }[task]
 
 
-def note(event: str, branch: str, step: str) -> None:
-    """Write to a plain file beside the database what really was executed, whatever Clew says."""
-    with (HERE / "executed.txt").open("a", encoding="utf-8") as file:
-        file.write(f"{event}\t{branch}\t{step}\n")
+@clew.effect(key=lambda _amount: "the trip")  # at most once: when nobody knows whether it was done, Clew asks
+def charge(amount: int) -> str:
+    work("charge the card")
+    with (HERE / "charges.txt").open("a", encoding="utf-8") as bank:
+        bank.write(f"{amount} €\n")
+    return f"Paid {amount} €."
 
 
-def work(step: str, pace: float) -> None:
-    """Take a while, as a model does, and show that something happens."""
-    print(f"  {step:<18}", end="", flush=True)
+trip = clew.Agent("trip", state=Trip)
+
+
+@trip.node(start=True, then="search")
+def understand(state: Trip) -> dict[str, Any]:
+    return {"messages": [model("understand", state["city"], state["days"])]}
+
+
+@trip.node(then="book")
+def search(state: Trip) -> dict[str, Any]:
+    city, days = state["city"], state["days"]
+    found = [model("find flights", city, days), model("find hotels", city, days)]
+    return {"messages": found, "price": 540 + 95 * days if city == "Tokyo" else 505 + 80 * days}
+
+
+@trip.node
+def book(state: Trip) -> dict[str, Any]:
+    if not clew.ask(f"Book {state['city']} for {state['price']} €?", schema=bool):  # the process may end here
+        return {"messages": ["Not booked."]}
+    paid = charge(state["price"])
+    plan = model("write the plan", state["city"], state["days"])
+    return {"messages": [paid, plan], "booked": True}
+
+
+def work(call: str) -> None:
+    """Take a while, as a model does; and note in a file that this was called, whatever Clew says."""
+    with (HERE / "calls.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{call}\n")
+    print(f"  {call:<16}", end="", flush=True)
     for _ in range(8):
-        time.sleep(pace)
+        time.sleep(PACE)
         print(".", end="", flush=True)
+    print(" done", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("thread")
     parser.add_argument("--branch", default="main")
-    parser.add_argument("--request", default="Three days in Tokyo, please")
-    parser.add_argument("--pace", type=float, default=0.12)
     args = parser.parse_args()
-
     with clew.open(str(HERE / "agent.db")) as db:
         thread = db.thread(args.thread, branch=args.branch)
-        state = thread.state()
-        if not state:
-            state = {"city": "Tokyo", "days": 3, "done": [], "messages": [{"role": "user", "content": args.request}]}
-            thread.save(state, label="request")
-        elif state["done"]:
-            print(f"  goes on after: {', '.join(state['done'])}")
-
-        for step in PLAN[len(state["done"]) :]:
-            with thread.edit(step) as state:
-                note("began", args.branch, step)
-                work(step, args.pace)
-                state["messages"].append({"role": "assistant", "content": model(step, state)})
-                state["done"].append(step)
-                note("finished", args.branch, step)
-            print(" saved", flush=True)
-        print(f"  {state['messages'][-1]['content']}")
+        new = thread.head is None
+        run = trip.run(thread, {"city": "Tokyo", "days": 3}) if new else trip.resume(thread)
+        for request in run.requests:
+            asked = request.question
+            print(f"  {request.id}: {asked if isinstance(asked, str) else asked['question']}")
+        if run.status == "done":
+            print(f"  {run.state['messages'][-1]}")
 
 
 if __name__ == "__main__":
+    PACE = float(os.environ.get("PACE", "0.12"))
     main()
