@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from clew import references
-from clew.errors import Corrupt, RefNotFound, ThreadNotFound
+from clew.errors import BadInput, Corrupt, RefNotFound, ThreadNotFound
 from clew.model import Checkpoint, from_microseconds
 from clew.state.codec import decode
 from clew.state.layout import Tree
 from clew.state.many import Items, Many
 from clew.state.reader import Reader, Scan
-from clew.state.seal import row_crc
-from clew.storage.port import Head, Row, Snapshot, Want
+from clew.state.seal import row_crc, seal_of
+from clew.storage.port import Head, Row, Snapshot, Storage, Want
 
 _NOTHING: dict[str, Any] = {}
+_KEY_AND_STEP = itemgetter(0, 1)
 
 
 class Base(NamedTuple):
@@ -88,7 +90,7 @@ class States:
         self._thread = thread
         self._seal = seal
         self._reading = Many(seal, items.of(thread), open_blob)
-        self._seen: set[int] = set()
+        self._seen: set[tuple[int, int]] = set()
 
     def of(self, row: Row) -> Any:
         """The state of one; objects in its lists may be those of another one's, containers are fresh."""
@@ -102,21 +104,63 @@ class States:
         return self._reading.state_of(row.manifest, row.lane)
 
 
-def _feed(snapshot: Snapshot, thread: int, reading: Scan, step: int, seen: set[int]) -> None:
+def _feed(snapshot: Snapshot, thread: int, reading: Scan, step: int, seen: set[tuple[int, int]]) -> None:
     """Fetch what the checkpoint at a step needs, level by level; nothing of it came later. What was `seen` is fed."""
     while (needs := reading.needs()) is not None:
         if needs.stretches:
-            wants = [Want(*stretch) for stretch in needs.stretches]
-            for piece in snapshot.payload(thread, wants, step):
-                token = piece.key << 1 | (piece.step == 0)
-                if token not in seen:
-                    seen.add(token)
-                    reading.add(piece.lane, piece.data)
+            pieces = snapshot.payload(thread, [Want(*stretch) for stretch in needs.stretches], step)
+            if seen:  # most states are read in one go; then nothing can come twice
+                pieces = [piece for piece in pieces if piece[:2] not in seen]
+            seen.update(map(_KEY_AND_STEP, pieces))
+            for _, _, lane, data in pieces:
+                reading.add(lane, data)
         for digest in needs.blobs:
-            data = snapshot.blob(digest)
-            if data is None:
+            value = snapshot.blob(digest)
+            if value is None:
                 raise Corrupt(f"the blob {digest[:12]}… of checkpoint {step} is missing")
-            reading.blobs[digest] = data
+            reading.blobs[digest] = value
+
+
+class Source:
+    """Where the states of one thread come from, as seen from one of its branches.
+
+    It remembers nothing. So a checkpoint may hold it, and a handle its checkpoints, without holding each other alive.
+    """
+
+    __slots__ = ("_branch", "_storage", "_thread_id", "seal")
+
+    def __init__(self, storage: Storage, tenant: str, thread_id: str, branch: str) -> None:
+        self._storage = storage
+        self._thread_id = thread_id
+        self._branch = branch
+        self.seal = seal_of(tenant, thread_id)
+
+    def at(self, ref: str | int | Checkpoint) -> dict[str, Any]:
+        """The state at a checkpoint, as no base of anything."""
+        with self._storage.snapshot() as snapshot:
+            thread, row = find_row(snapshot, self._thread_id, self._branch, ref)
+            reading = self.reader(snapshot, thread, row, own=False)
+        return checked(reading.state())
+
+    def reader(self, snapshot: Snapshot, thread: int, row: Row, *, own: bool) -> Reader:
+        """A reader that has been fed everything the row's state needs."""
+        return reader(snapshot, thread, row, self.seal, own=own, open_blob=self.open_blob)
+
+    def open_blob(self, digest: str) -> bytes:
+        with self._storage.snapshot() as snapshot:
+            data = snapshot.blob(digest)
+        if data is None:
+            raise BadInput(f"the blob {digest[:12]}… is gone: no checkpoint refers to it any more")
+        return data
+
+    def checkpoint(self, row: Row) -> Checkpoint:
+        return to_checkpoint(row, self._thread_id, self.at)
+
+
+def checked(state: Any) -> dict[str, Any]:
+    if type(state) is not dict:
+        raise BadInput("this checkpoint holds no state")
+    return state
 
 
 def find_row(snapshot: Snapshot, thread_id: str, branch: str, ref: str | int | Checkpoint) -> tuple[int, Row]:

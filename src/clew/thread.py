@@ -9,7 +9,7 @@ from typing import Any
 from clew import references
 from clew.errors import Conflict, ThreadNotFound
 from clew.model import Checkpoint
-from clew.reading import find_row, reader
+from clew.reading import find_row
 from clew.state.diff import Diff, diff
 from clew.state.draft import Draft
 from clew.state.layout import EMPTY
@@ -56,7 +56,7 @@ class Thread(Writing):
         """
         if ref == "head":
             return self._read_head()
-        return self._state_at(ref)
+        return self._source.at(ref)
 
     def checkpoint(self, ref: Ref = "head") -> Checkpoint:
         """The checkpoint that a reference names: a step, `head`, `~n`, a branch, a tag, or the beginning of an id."""
@@ -89,7 +89,7 @@ class Thread(Writing):
             states = []
             for ref in (a, b):
                 thread, row = find_row(snapshot, self._id, self._branch, ref)
-                states.append(reader(snapshot, thread, row, self._seal, own=False, open_blob=self._open_blob).state())
+                states.append(self._source.reader(snapshot, thread, row, own=False).state())
         return diff(*states)
 
     @property
@@ -238,7 +238,7 @@ class Thread(Writing):
         target = Thread(self._storage, self._tenant, to)
         target._db = self._db
         draft = Draft(EMPTY)
-        state = self._state_at(source)
+        state = self._source.at(source)
         draft.put_state(state)
         metadata = {**source.metadata, "copied_from": f"{self._id}@{source.step}"}
         target._commit(draft, EMPTY_BASE, "fork", source.label, metadata, None, of=id(state))

@@ -13,13 +13,13 @@ from typing import Any
 from clew import observing, references
 from clew.errors import BadInput, Busy, ClewError, Conflict
 from clew.model import Checkpoint, Kind, from_microseconds
-from clew.reading import Base, find_row, next_names, reader, to_checkpoint, verified
+from clew.reading import Base, Source, checked, find_row, next_names, verified
 from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.layout import EMPTY
 from clew.state.pieces import fold, unpack
 from clew.state.reader import Reader
-from clew.state.seal import row_crc, seal_of
+from clew.state.seal import row_crc
 from clew.storage.changes import Change
 from clew.storage.ledger import Entry
 from clew.storage.port import Chunk, Commit, Committed, Folding, Head, Lease, Piece, Row, Snapshot, Storage
@@ -91,11 +91,12 @@ class Writing:
         self._tenant = tenant
         self._id = references.check_thread_id(thread_id)
         self._branch = references.check_name(branch)
-        self._seal = seal_of(tenant, thread_id)
+        self._source = Source(storage, tenant, thread_id, branch)
+        self._seal = self._source.seal
         self._memory = memory or SharedMemory()
 
     def _checkpoint(self, row: Row) -> Checkpoint:
-        return to_checkpoint(row, self._id, self._state_at)
+        return self._source.checkpoint(row)
 
     def _head(self) -> Checkpoint | None:
         with self._storage.snapshot() as snapshot:
@@ -106,26 +107,6 @@ class Writing:
         with self._storage.snapshot() as snapshot:
             row = find_row(snapshot, self._id, self._branch, ref)[1]
         return self._checkpoint(verified(row, self._seal))
-
-    def _open_blob(self, digest: str) -> bytes:
-        with self._storage.snapshot() as snapshot:
-            data = snapshot.blob(digest)
-        if data is None:
-            raise BadInput(f"the blob {digest[:12]}… is gone: no checkpoint refers to it any more")
-        return data
-
-    def _state_at(self, ref: Ref) -> dict[str, Any]:
-        """The state at a checkpoint, as no base of anything."""
-        with self._storage.snapshot() as snapshot:
-            thread, row = find_row(snapshot, self._id, self._branch, ref)
-            reading = reader(snapshot, thread, row, self._seal, own=False, open_blob=self._open_blob)
-        return self._checked(reading.state())
-
-    @staticmethod
-    def _checked(state: Any) -> dict[str, Any]:
-        if type(state) is not dict:
-            raise BadInput("this checkpoint holds no state")
-        return state
 
     @staticmethod
     def _check_state(state: Mapping[str, Any]) -> None:
@@ -150,10 +131,10 @@ class Writing:
             if head is None or head.row is None:
                 return {}, EMPTY_BASE
             own = _own(head, head.row)
-            reading = reader(snapshot, head.thread, head.row, self._seal, own=own, open_blob=self._open_blob)
+            reading = self._source.reader(snapshot, head.thread, head.row, own=own)
         state, tree = reading.state_and_tree()
         lane = head.row.lane if own else 0
-        return self._checked(state), Base(head.row.step, lane, tree, True, self._checkpoint(head.row))
+        return checked(state), Base(head.row.step, lane, tree, True, self._checkpoint(head.row))
 
     def _load(self, step: int) -> Base:
         """A base with the values of a checkpoint; of its lane only if it is the head that the lane grows from."""
@@ -161,7 +142,7 @@ class Writing:
             thread, row = find_row(snapshot, self._id, self._branch, step)
             head = snapshot.head(self._id, self._branch)
             own = head is not None and head.row is not None and head.row.step == step and _own(head, row)
-            reading = reader(snapshot, thread, row, self._seal, own=own, open_blob=self._open_blob)
+            reading = self._source.reader(snapshot, thread, row, own=own)
         _, tree = reading.state_and_tree()
         return Base(step, row.lane if own else 0, tree, True, self._checkpoint(row))
 
@@ -231,7 +212,7 @@ class Writing:
         tree = reading.layout()
         if tree is not None:
             return Base(row.step, lane, tree, False, self._checkpoint(row))
-        reading = reader(snapshot, thread, row, self._seal, own=own, open_blob=self._open_blob)
+        reading = self._source.reader(snapshot, thread, row, own=own)
         return Base(row.step, lane, reading.state_and_tree()[1], True, self._checkpoint(row))
 
     def _commit(
@@ -287,7 +268,7 @@ class Writing:
         told = {} if packed is None else decode(packed)
         at = from_microseconds(created)
         names = next_names(next)
-        checkpoint = Checkpoint(id_, done.step, base.step, kind, label, run, names, at, told, self._id, self._state_at)
+        checkpoint = Checkpoint(id_, done.step, base.step, kind, label, run, names, at, told, self._id, self._source.at)
         if done.replayed and (written := self._checkpoint_at(done.step)).id != id_:
             # Whatever is written next stands on what was written then, not on this draft.
             self._memory.base = self._layout_at(done.step)._replace(of=of)

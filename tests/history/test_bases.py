@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -142,3 +144,30 @@ def test_threads_that_share_a_handle_get_a_conflict_and_no_merge(db: clew.Databa
     assert sorted(by) == sorted(saved)
     assert len(by) + len(refused) == 20
     assert len(refused) >= 3, "all had read the same state before the first of them saved"
+
+
+USES: dict[str, Callable[[clew.Thread], object]] = {
+    "reads": lambda thread: thread.state(),
+    "saves": lambda thread: thread.save({**thread.state(), "n": 3}),
+    "tells": lambda thread: thread.update({"n": 3}),
+    "edits": edit,
+    "reads a blob": lambda thread: thread.state()["photo"].read(),
+    "keeps a list of checkpoints": lambda thread: list(thread.history()),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_handle_that_nobody_holds_takes_its_state_with_it(db: clew.Database, use: str) -> None:
+    """At once: the garbage collector is for cycles, and comes late for a large state."""
+    db.thread("t").save({"photo": clew.Blob(bytes(100_000)), "n": 1})
+    thread = db.thread("t")
+    gc.disable()
+    try:
+        kept = USES[use](thread), thread.head
+        gone = weakref.ref(thread)
+        del thread
+        assert gone() is None, "and the checkpoints that are still held do not hold it"
+    finally:
+        gc.enable()
+    assert kept[1] is not None
+    assert kept[1].state()["n"] in (1, 3)

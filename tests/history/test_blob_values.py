@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clew
+from clew.reading import Source
 
 PHOTO = clew.Blob(b"\x89PNG" + bytes(100_000), media_type="image/png")
 
@@ -37,13 +38,13 @@ PLACES: dict[str, Callable[[clew.Blob], Any]] = {
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The digests of the blobs that are read from the database from now on."""
     digests: list[str] = []
-    open_blob = clew.Thread._open_blob
+    open_blob = Source.open_blob
 
-    def told(self: clew.Thread, digest: str) -> bytes:
+    def told(self: Source, digest: str) -> bytes:
         digests.append(digest)
         return open_blob(self, digest)
 
-    monkeypatch.setattr(clew.Thread, "_open_blob", told)
+    monkeypatch.setattr(Source, "open_blob", told)
     return digests
 
 

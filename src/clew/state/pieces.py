@@ -18,10 +18,13 @@ bytes.
 from __future__ import annotations
 
 import threading
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import NamedTuple
+from itertools import accumulate, chain, groupby, repeat
+from operator import itemgetter
+from struct import Struct
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import zstandard
@@ -41,7 +44,9 @@ COMPRESS_UPTO = 1 << 24
 _LEVEL = 3
 _BLOCK = 1 << 17
 _HAS_REFS = (1).__and__
-_INT = frozenset({int})
+_LOG, _START, _BY_LOG = itemgetter(0), itemgetter(2), itemgetter(0, 2)
+_HEAD = Struct(">HI").unpack_from
+_PLAIN = FORMAT << 8
 
 Segment = tuple[int, int, int, "list[int] | int", "bytes | memoryview", bool]
 """(log, kind, start, sizes, body, refs); a body that was read is a view into its row.
@@ -114,21 +119,60 @@ def unpack(data: bytes, seal: int) -> list[Segment]:
     """The segments of a piece; `Corrupt` unless its checksum holds and every length in it adds up."""
     if len(data) < 7:
         raise Corrupt("a payload row is cut short")
-    if data[0] != FORMAT:
-        if data[0] > FORMAT:
-            raise FormatTooNew(f"a payload row has format {data[0]}, this Clew reads up to {FORMAT}")
-        raise Corrupt(f"a payload row has the unknown format {data[0]}")
-    content: bytes | memoryview = memoryview(data)[6:]
-    if crc32(content, seal) != int.from_bytes(data[2:6], "big"):
+    head, crc = _HEAD(data)
+    if head >> 8 != FORMAT:
+        if head >> 8 > FORMAT:
+            raise FormatTooNew(f"a payload row has format {head >> 8}, this Clew reads up to {FORMAT}")
+        raise Corrupt(f"a payload row has the unknown format {head >> 8}")
+    content = memoryview(data)[6:]
+    if crc32(content, seal) != crc:
         raise Corrupt("a payload row does not match its checksum")
-    if data[1] != 0:
-        content = memoryview(_inflate(data[1], content))
+    if head != _PLAIN:
+        content = memoryview(_inflate(head & 255, content))
     size, at = read_varint(content, 0)
     try:
         table = unpackb(content[at : at + size])
     except ValueError as error:
         raise Corrupt(f"a payload row's table is damaged: {error}") from None
     return _segments(table, content, at + size)
+
+
+def unpack_all(rows: Iterable[bytes], seal: int) -> list[Segment]:
+    """The segments of many pieces: of small ones, as commits write them, without many steps of Python for each."""
+    small: list[bytes] = []
+    found: list[Segment] = []
+    for row in rows:
+        if len(row) > 6 and row[6] < 128 and row.startswith(b"\x01\x00"):
+            small.append(row)
+        else:
+            found += unpack(row, seal)
+    contents = [memoryview(row)[6:] for row in small]
+    if list(map(crc32, contents, repeat(seal))) != [_HEAD(row)[1] for row in small]:
+        raise Corrupt("a payload row does not match its checksum")
+    tables = b"".join([row[7 : 7 + row[6]] for row in small])
+    try:
+        decoded = unpackb(b"".join((b"\xdd", len(small).to_bytes(4, "big"), tables)))
+    except ValueError as error:
+        raise Corrupt(f"a payload row's table is damaged: {error}") from None
+    alike = _alike(decoded, [content[1 + content[0] :] for content in contents])
+    if alike is None:
+        alike = [segment for row in small for segment in unpack(row, seal)]
+    return found + alike
+
+
+def _alike(tables: list[Any], bodies: list[memoryview]) -> list[Segment] | None:
+    """The segments of pieces that hold items of one list each, without references; None if any does not."""
+    try:
+        if list(map(len, tables)) != [1] * len(bodies):
+            return None
+        logs, kinds, starts, sizes = zip(*chain.from_iterable(tables), strict=True)
+        if set(kinds) != {ITEMS} or set(map(type, sizes)) != {list} or not _are_sizes((*logs, *starts)):
+            return None
+        if not _are_sizes(chain.from_iterable(sizes)) or list(map(sum, sizes)) != [2 * len(body) for body in bodies]:
+            return None
+    except (TypeError, ValueError):
+        return None
+    return list(zip(logs, kinds, starts, sizes, bodies, repeat(False)))
 
 
 _own = threading.local()
@@ -160,31 +204,44 @@ def _inflate(method: int, data: bytes | memoryview) -> bytes:
     return b"".join(blocks)
 
 
-def _segments(table: object, content: bytes | memoryview, at: int) -> list[Segment]:
+def _segments(table: object, content: memoryview, at: int) -> list[Segment]:
     if type(table) is not list:
         raise Corrupt("a payload row's table is not a list")
     found: list[Segment] = []
+    end = len(content)
     for entry in table:
         if type(entry) is not list or len(entry) != 4:
             raise Corrupt("a payload row's table has an entry of the wrong shape")
         log, kind, start, sizes = entry
         if type(log) is not int or type(start) is not int or log < 0 or start < 0:
             raise Corrupt("a payload row's table names an impossible position")
-        refs = 0
-        if kind == ITEMS and type(sizes) is list and _INT.issuperset(map(type, sizes)) and min(sizes, default=0) >= 0:
-            refs = sum(map(_HAS_REFS, sizes))
-            total = (sum(sizes) - refs) >> 1
+        refs = False
+        if kind == ITEMS and type(sizes) is list and _are_sizes(sizes):
+            total = sum(sizes)
+            if total != 2 * (end - at):  # else this is the last one, and no size in it is odd
+                odd = sum(map(_HAS_REFS, sizes))
+                total, refs = total - odd, odd > 0
+            stop = at + (total >> 1)
         elif kind == BYTES and type(sizes) is int and sizes >= 0:
-            total = sizes
+            stop = at + sizes
         else:
             raise Corrupt("a payload row's table has a segment of an unknown kind")
-        if at + total > len(content):
+        if stop > end:
             raise Corrupt("a payload row is shorter than its table says")
-        found.append((log, kind, start, sizes, content[at : at + total], refs > 0))
-        at += total
-    if at != len(content):
+        found.append((log, kind, start, sizes, content[at:stop], refs))
+        at = stop
+    if at != end:
         raise Corrupt("a payload row is longer than its table says")
     return found
+
+
+def _are_sizes(sizes: Iterable[Any]) -> bool:
+    """Whether all of them are integers from 0 on: as an array they are looked at without a step of Python for each."""
+    try:
+        array("Q", sizes)
+    except (TypeError, OverflowError):
+        return False
+    return True
 
 
 def cut(segment: Segment, start: int, stop: int) -> Segment:
@@ -237,55 +294,76 @@ def _chunks(segment: Segment, seal: int) -> Iterator[Bounds]:
     log, _, start, sizes, body, _ = segment
     stop = start + length(segment)
     if isinstance(sizes, list):
-        ends = list(accumulate(size >> 1 for size in sizes))
-        at = 0
-        while at < len(sizes):
-            filled = ends[at - 1] if at else 0
-            upto = max(at + 1, bisect_right(ends, filled + CHUNK_BYTES))
+        for at, upto in batches((size >> 1 for size in sizes), CHUNK_BYTES):
             part = cut(segment, start + at, start + upto)
             yield Bounds(log, start + at, start + upto, pack([part], seal, compress=True))
-            at = upto
         return
     for at in range(0, len(body), CHUNK_BYTES):
         part = cut(segment, start + at, min(stop, start + at + CHUNK_BYTES))
         yield Bounds(log, part[2], part[2] + length(part), pack([part], seal, compress=True))
 
 
+def batches(sizes: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a row of things, so that each stretch is at most so large, or a single thing.
+
+    >>> list(batches([3, 3, 3, 9, 1], 7))
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
+    ends = list(accumulate(sizes))
+    at = 0
+    while at < len(ends):
+        filled = ends[at - 1] if at else 0
+        upto = max(at + 1, bisect_right(ends, filled + most))
+        yield at, upto
+        at = upto
+
+
 class Pieces:
     """Stored segments by (lane, log), from which stretches of positions are read."""
 
-    __slots__ = ("_logs", "_seal", "_sorted")
+    __slots__ = ("_found", "_logs", "_rows", "_seal")
 
     def __init__(self, seal: int) -> None:
         self._seal = seal
+        self._found: dict[tuple[int, int, int, int], list[Segment]] = {}
+        """What was read: whoever looks for references in a stretch reads it before whoever decodes it."""
+        self._rows: dict[int, list[bytes]] = {}
+        """By lane: what was added since the last read."""
         self._logs: dict[tuple[int, int], list[Segment]] = {}
-        self._sorted = True
 
     def add(self, lane: int, data: bytes) -> None:
-        for segment in unpack(data, self._seal):
-            self._logs.setdefault((lane, segment[0]), []).append(segment)
-        self._sorted = False
+        self._rows.setdefault(lane, []).append(data)
+
+    def _unpack(self) -> None:
+        for lane, rows in self._rows.items():
+            segments = sorted(unpack_all(rows, self._seal), key=_BY_LOG)
+            for log, found in groupby(segments, key=_LOG):
+                known = self._logs.setdefault((lane, log), [])
+                known += found
+                known.sort(key=_START)
+        self._rows, self._found = {}, {}
 
     def read(self, lane: int, log: int, start: int, count: int) -> list[Segment]:
         """Segments that together are exactly positions `start` … `start + count`; `Corrupt` where one is missing."""
-        if not self._sorted:
-            for segments in self._logs.values():
-                segments.sort(key=lambda segment: segment[2])
-            self._sorted = True
-        found: list[Segment] = []
+        if self._rows:
+            self._unpack()
+        asked = (lane, log, start, count)
+        if (known := self._found.get(asked)) is not None:
+            return known
+        found = self._found[asked] = list[Segment]()
         at, stop = start, start + count
         segments = self._logs.get((lane, log), [])
-        index = max(0, bisect_right(segments, start, key=lambda segment: segment[2]) - 1)
-        while at < stop and index < len(segments):
+        for index in range(max(0, bisect_right(segments, start, key=_START) - 1), len(segments)):
             segment = segments[index]
-            first, last = segment[2], segment[2] + length(segment)
-            if first > at:
+            _, _, first, sizes, _, _ = segment
+            last = first + (len(sizes) if isinstance(sizes, list) else sizes)
+            if first > at or at >= stop:
                 break
             if last > at:
                 whole = first == at and last <= stop
                 found.append(segment if whole else cut(segment, at, min(last, stop)))
                 at = min(last, stop)
-            index += 1
         if at < stop:
+            del self._found[asked]
             raise Corrupt(f"payload is missing: lane {lane}, log {log}, position {at}")
         return found

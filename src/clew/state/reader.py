@@ -27,10 +27,11 @@ from clew.state.layout import (
     slot_run,
     unpack_manifest,
 )
-from clew.state.pieces import Pieces, Segment
+from clew.state.pieces import Pieces, Segment, batches
 from clew.state.shadow import DictNode, Encoded, ListNode, Place, Run, TextNode, shadow
 from clew.state.values import Blob
 
+_SIZES, _BODY, _REFS = itemgetter(3), itemgetter(4), itemgetter(5)
 AT_ONCE = 1 << 16
 """Bytes of items that are decoded in one call. They are copied for it: a copy of this size stays in the processor's
 cache, while the pages of a large one, fresh from the system, cost several times the decoding (measured: 1 MB, 5 times).
@@ -230,22 +231,16 @@ class Reader(Scan):
         items: list[Any] = []
         for lane, of_lane in groupby(runs, key=itemgetter(0)):
             resolve = self._resolver(lane, self._alias_of(lane, alias))
-            bodies: list[bytes | memoryview] = []
-            count = size = 0
-            for segment in chain.from_iterable(starmap(self._pieces.read, of_lane)):
-                _, _, _, sizes, body, refs = segment
-                if not isinstance(sizes, list):
-                    raise Corrupt("a list refers to a log of bytes")
-                if size + len(body) > AT_ONCE and count:
-                    items += decode_list(count, bodies, resolve=resolve)
-                    bodies, count, size = [], 0, 0
-                if refs and self._nodes is not None:
-                    first = len(items) + count
-                    with_refs.update(first + index for index, of_item in enumerate(sizes) if of_item & 1)
-                bodies.append(body)
-                count += len(sizes)
-                size += len(body)
-            items += decode_list(count, bodies, resolve=resolve)
+            segments = list(chain.from_iterable(starmap(self._pieces.read, of_lane)))
+            tables = list(map(_SIZES, segments))
+            if not {list}.issuperset(map(type, tables)):
+                raise Corrupt("a list refers to a log of bytes")
+            if self._nodes is not None and any(map(_REFS, segments)):
+                sizes = enumerate(chain.from_iterable(tables), len(items))
+                with_refs.update(index for index, size in sizes if size & 1)
+            bodies = list(map(_BODY, segments))
+            for at, upto in batches(map(len, bodies), AT_ONCE):
+                items += decode_list(sum(map(len, tables[at:upto])), bodies[at:upto], resolve=resolve)
         return items
 
     def _slot(self, payload: bytes, lane: int, alias: int) -> Any:
