@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import operator
+from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from places import Place
 from playing import differences, plain
+from pydantic import BaseModel, Field
 
 import clew
 from clew.adapters.langgraph import ClewSaver
+from clew.testing import exactly_equal
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
@@ -170,3 +176,87 @@ def _ids(value: Any) -> set[int]:
     if isinstance(value, (list, tuple)):
         return ({id(value)} if isinstance(value, list) else set()).union(*map(_ids, value))
     return {id(value)} if isinstance(value, (set, bytearray)) else set()
+
+
+def test_another_saver_placed_it_again(place: Place) -> None:
+    """What is remembered of a checkpoint is only used while it is the one that stands there."""
+    with place.open() as db, place.open() as other:
+        saver, second = ClewSaver(db), ClewSaver(other)
+        put(saver, 1, {"log": ["mine " * 20] * 50})
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["log"] == ["mine " * 20] * 50
+        put(second, 1, {"log": ["theirs " * 20] * 50})
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["log"] == ["theirs " * 20] * 50
+        second.delete_thread("t")
+        assert saver.get_tuple(CONFIG) is None
+        put(second, 1, {"log": ["new " * 20] * 50})
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["log"] == ["new " * 20] * 50
+        put(saver, 2, {"log": ["new " * 20] * 50 + ["more"]})
+        assert second.get_tuple(CONFIG).checkpoint["channel_values"]["log"][-1] == "more"
+
+
+class Odd(BaseModel):
+    name: str
+    more: dict[str, Any] = Field(default_factory=dict)
+
+
+@dataclass
+class Note:
+    text: str
+    tags: list[str] = field(default_factory=list)
+
+
+VALUES: dict[str, Any] = {
+    "messages": [HumanMessage("x" * 300, id=str(at), additional_kwargs={"a": [at]}) for at in range(20)],
+    "models": [Odd(name="n" * 200, more={"a": [1]}) for _ in range(20)],
+    "model": Odd(name="one", more={"list": ["x" * 100] * 30}),
+    "notes": [Note("n" * 200, ["a"]) for _ in range(10)] + [{"a": 1}],
+    "text": "long " * 1000,
+    "bytes": bytearray(b"x" * 3000),
+    "dict": {f"key {at}": {"n": [at], "t": (1, [at])} for at in range(100)},
+    "set": {1, 2, frozenset({3})},
+    "nested": [[["deep " * 300] * 3]] * 3,
+    "numbers": [1, 1.0, True, -0.0, None, 10**30],
+}
+
+
+@pytest.mark.parametrize("name", [*VALUES, "all"])
+def test_from_memory_or_from_the_database(place: Place, name: str) -> None:
+    """The process that wrote a state and one that reads it for the first time see the same."""
+    values = VALUES if name == "all" else {name: VALUES[name], "n": 1}
+    with place.open() as db, place.open() as other:
+        saver = ClewSaver(db)
+        put(saver, 1, deepcopy(values))
+        read = [saver.get_tuple(CONFIG) for _ in range(3)]
+        cold = ClewSaver(other).get_tuple(CONFIG)
+        for one in [*read, cold]:
+            assert exactly_equal(one.checkpoint["channel_values"], values)
+        for one in (read[1], read[2]):
+            assert not _ids(one.checkpoint["channel_values"]) & _ids(read[0].checkpoint["channel_values"])
+        changed = read[2].checkpoint["channel_values"]
+        for value in list(changed.values()):
+            if isinstance(value, list):
+                value.append(value[0])
+        put(saver, 2, changed)
+        assert exactly_equal(ClewSaver(other).get_tuple(CONFIG).checkpoint["channel_values"], changed)
+        assert exactly_equal(saver.get_tuple(CONFIG).checkpoint["channel_values"], changed)
+
+
+def test_a_value_whose_version_is_the_same_is_not_written(db: clew.Database) -> None:
+    """As with LangGraph's savers that keep a value for each version."""
+    saver, theirs = ClewSaver(db), InMemorySaver()
+    for one in (saver, theirs):
+        for number, values in ((1, {"a": [1], "b": 1}), (2, {"a": [1, 2], "b": 2})):
+            checkpoint: Any = {
+                "v": 4,
+                "id": str(number),
+                "ts": "",
+                "channel_values": values,
+                "channel_versions": {"a": 1, "b": number},
+                "versions_seen": {},
+            }
+            on: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            if number > 1:
+                on["configurable"]["checkpoint_id"] = "1"
+            one.put(on, checkpoint, {}, {"b": number} if number > 1 else {"a": 1, "b": 1})
+    assert saver.get_tuple(CONFIG).checkpoint["channel_values"] == {"a": [1], "b": 2}
+    assert theirs.get_tuple(CONFIG).checkpoint["channel_values"] == {"a": [1], "b": 2}

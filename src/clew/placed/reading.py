@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.database import Database
 from clew.errors import Corrupt
@@ -21,10 +21,11 @@ from clew.placed.values import (
     read_writes,
     row_of,
 )
-from clew.reading import Base, States, reader
+from clew.reading import Base, States, reader, verified
 from clew.state.codec import decode_list, encode
 from clew.state.many import Items
 from clew.state.reader import Reader, root_keys
+from clew.state.recall import recalled
 from clew.state.seal import seal_of
 from clew.storage.changes import Record
 from clew.storage.placed import LAST, PlacedRow, PlacedView, place_of
@@ -35,16 +36,33 @@ _REMEMBERED = 64
 _TRAIL = 100
 """Ancestors read at once."""
 _NOTHING = encode({})
+Stamps = Mapping[str, object]
+"""For keys of a state what changes whenever their values do. Equal ones of parent and child: the value is the same."""
+
+
+class Known(NamedTuple):
+    """What is remembered of a checkpoint; `crc` is its row's."""
+
+    id: str
+    crc: int
+    base: Base
+    stamps: Stamps
+
+
+def no_stamps(_control: Mapping[str, Any]) -> Stamps:
+    return {}
 
 
 class PlacedReading:
     """The reading half of `PlacedThreads`."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, stamps: Callable[[Mapping[str, Any]], Stamps] = no_stamps) -> None:
+        """`stamps`: from control data, what changes whenever a key's value does."""
+        self._stamps = stamps
         # This room stands beside database and writing, and shares their storage.
         self._storage = db._storage
         self._tenant = db.tenant_name
-        self._bases: OrderedDict[tuple[str, str], tuple[str, Base]] = OrderedDict()
+        self._bases: OrderedDict[tuple[str, str], Known] = OrderedDict()
         self._lock = threading.Lock()
 
     # -- reading
@@ -58,12 +76,31 @@ class PlacedReading:
             if thread is None or at is None:
                 return None
             row = row_of(snapshot, thread, at)
-            reading = self._reader(snapshot, thread, thread_id, row, own=True)
+            state = self._recall(thread_id, ns, at.id, row)
+            reading = None if state is not None else self._reader(snapshot, thread, thread_id, row, own=True)
             parents = parents_of(snapshot, thread, [at], [row])
             records = snapshot.records(thread, [place_of(ns, at.id)])
+        if reading is None:
+            return self._found(thread_id, [at], [row], parents, [state], records)[0]
         state, tree = reading.state_and_tree()
-        self._remember(thread_id, ns, at.id, Base(row.step, row.lane, tree, True, None))
-        return self._found(thread_id, [at], [row], parents, [state], records)[0]
+        (found,) = self._found(thread_id, [at], [row], parents, [state], records)
+        base = Base(row.step, row.lane, tree, True, None)
+        self._remember(thread_id, ns, Known(at.id, row.crc, base, dict(self._stamps(found.control))))
+        return found
+
+    def _recall(self, thread_id: str, ns: str, id_: str, row: Row) -> Any:
+        """The state of a checkpoint, from what is remembered of it; None if that is nothing or not all."""
+        with self._lock:
+            known = self._bases.pop((thread_id, ns), None)
+        if known is None or known.id != id_:
+            return None
+        verified(row, seal_of(self._tenant, thread_id))
+        if (known.crc, known.base.step, known.base.lane) != (row.crc, row.step, row.lane):
+            return None
+        state = recalled(known.base.tree)
+        if state is not None:
+            self._remember(thread_id, ns, known)
+        return state
 
     def page(
         self,
@@ -229,9 +266,9 @@ class PlacedReading:
 
     # -- what is remembered
 
-    def _remember(self, thread_id: str, ns: str, id_: str, base: Base) -> None:
+    def _remember(self, thread_id: str, ns: str, known: Known) -> None:
         with self._lock:
-            self._bases[thread_id, ns] = (id_, base)
+            self._bases[thread_id, ns] = known
             self._bases.move_to_end((thread_id, ns))
             while len(self._bases) > _REMEMBERED:
                 self._bases.popitem(last=False)

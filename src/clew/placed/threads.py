@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clew import observing, references
 from clew.database import Database
 from clew.errors import ClewError, RefNotFound
-from clew.placed.reading import PlacedReading
+from clew.placed.reading import Known, PlacedReading, Stamps, no_stamps
 from clew.placed.under import Under, under_of
 from clew.placed.values import New, Place, Question, Write, control_crc, row_of
 from clew.reading import Base
@@ -32,10 +32,13 @@ _IN_TURN = 30.0
 """Seconds that a question waits for what was asked or answered before it."""
 
 
+_NOTHING = Known("", 0, EMPTY_BASE, {})
+
+
 class Drafted(NamedTuple):
     """A checkpoint ready to be placed, and what it stands on."""
 
-    base: Base
+    on: Known
     draft: Draft
     placing: Placing
 
@@ -71,8 +74,8 @@ def _request(activation: str, asked: Question, run: str | None) -> NewRequest:
 class PlacedThreads(PlacedReading):
     """The placed checkpoints of one database. Safe to share between threads."""
 
-    def __init__(self, db: Database) -> None:
-        super().__init__(db)
+    def __init__(self, db: Database, stamps: Callable[[Mapping[str, Any]], Stamps] = no_stamps) -> None:
+        super().__init__(db, stamps)
         self._placed = Placed(db._storage)
         self._asking: dict[str, threading.Event] = {}
 
@@ -90,14 +93,14 @@ class PlacedThreads(PlacedReading):
         """The first half of `put`, which does not wait for the database: whatever becomes of the values afterwards,
         `finish` writes what they are now. (If it follows at once, `here`, that costs no copy.)"""
         self._check(place)
-        base = self._known(place.thread_id, place.ns, parent)
+        on = self._known(place.thread_id, place.ns, parent)
         under = under_of(place.thread_id)
-        if base is None:
+        if on is None:
             return Begun(place, parent, new if here else deepcopy(new), None, under)
         try:
-            return Begun(place, parent, new, self._drafted(place, base, new, under), under)
+            return Begun(place, parent, new, self._drafted(place, on, new, under), under)
         except BaseException:
-            self._give_back(place, parent, base)
+            self._give_back(place, on)
             raise
 
     def finish(self, begun: Begun) -> str | None:
@@ -105,9 +108,9 @@ class PlacedThreads(PlacedReading):
         place, parent, new, drafted, under = begun
         own = True
         for left in reversed(range(_ATTEMPTS)):
-            base = self._base(place, parent, own=own) if drafted is None else drafted.base
+            on = self._base(place, parent, own=own) if drafted is None else drafted.on
             try:
-                drafted = drafted or self._drafted(place, base, new, under)
+                drafted = drafted or self._drafted(place, on, new, under)
                 began = observing.began()
                 done = self._placed.place(drafted.placing)
                 observing.committed(began, drafted.placing, new.kind)
@@ -120,12 +123,12 @@ class PlacedThreads(PlacedReading):
                 if not left:
                     raise
             except BaseException:
-                self._give_back(place, parent, base)
+                self._give_back(place, on)
                 raise
             else:
                 if under is not None and drafted.placing.entries:
                     under.entries = ()
-                self._written(place, drafted, done)
+                self._written(place, new, drafted, done)
                 return done.raced
             drafted = None
         raise AssertionError("unreachable")
@@ -136,17 +139,18 @@ class PlacedThreads(PlacedReading):
         check_id(place.id, "checkpoint id")
         check_id(place.ns, "checkpoint namespace")
 
-    def _drafted(self, place: Place, base: Base, new: New, under: Under | None) -> Drafted:
-        draft = Draft(base.tree)
-        draft.put_state(new.state)
-        placing = self._placing(place, base, draft, new._replace(run=under.run) if under is not None else new)
+    def _drafted(self, place: Place, on: Known, new: New, under: Under | None) -> Drafted:
+        draft = Draft(on.base.tree)
+        stamps = self._stamps(new.control)
+        draft.put_state(new.state, same={key for key, stamp in on.stamps.items() if stamps.get(key) == stamp})
+        placing = self._placing(place, on.base, draft, new._replace(run=under.run) if under is not None else new)
         if under is not None:
             placing = placing._replace(lease=under.lease, entries=under.entries if place.ns == ROOT else ())
-        return Drafted(base, draft, placing)
+        return Drafted(on, draft, placing)
 
-    def _give_back(self, place: Place, parent: str | None, base: Base) -> None:
-        if parent is not None and base is not EMPTY_BASE:
-            self._remember(place.thread_id, place.ns, parent, base)
+    def _give_back(self, place: Place, on: Known) -> None:
+        if on is not _NOTHING:
+            self._remember(place.thread_id, place.ns, on)
 
     def _placing(self, place: Place, base: Base, draft: Draft, new: New) -> Placing:
         thread_id, ns, id_ = place.thread_id, place.ns, str(place.id)
@@ -180,12 +184,14 @@ class PlacedThreads(PlacedReading):
             new.refuse,
         )
 
-    def _written(self, place: Place, drafted: Drafted, done: Done) -> None:
+    def _written(self, place: Place, new: New, drafted: Drafted, done: Done) -> None:
         at = done.committed
         if at.replayed:
             return
         tree = drafted.draft.accept()
-        self._remember(place.thread_id, place.ns, str(place.id), Base(at.step, at.lane, tree, True, None))
+        base = Base(at.step, at.lane, tree, True, None)
+        known = Known(str(place.id), drafted.placing.crc, base, dict(self._stamps(new.control)))
+        self._remember(place.thread_id, place.ns, known)
         if at.unfolded >= self._storage.fold_after:
             seal = seal_of(self._tenant, place.thread_id)
             with suppress(ClewError):  # it is written: the next one folds
@@ -251,30 +257,30 @@ class PlacedThreads(PlacedReading):
 
     # -- what is remembered
 
-    def _known(self, thread_id: str, ns: str, parent: str | None) -> Base | None:
+    def _known(self, thread_id: str, ns: str, parent: str | None) -> Known | None:
         """What is remembered of the parent. It is taken: whoever fails to write gives it back."""
         if parent is None:
-            return EMPTY_BASE
+            return _NOTHING
         with self._lock:
             known = self._bases.pop((thread_id, ns), None)
-        return known[1] if known is not None and known[0] == parent else None
+        return known if known is not None and known.id == parent else None
 
-    def _base(self, place: Place, parent: str | None, *, own: bool) -> Base:
+    def _base(self, place: Place, parent: str | None, *, own: bool) -> Known:
         """What the next checkpoint stands on."""
         thread_id, ns, _ = place
         known = self._known(thread_id, ns, parent)
-        if known is not None and (own or known is EMPTY_BASE):
+        if known is not None and (own or known is _NOTHING):
             return known
         assert parent is not None  # noqa: S101
         with self._storage.snapshot() as snapshot:
             thread = snapshot.find_thread(thread_id)
             at = None if thread is None else PlacedView(snapshot).one(thread, ns, parent)
             if thread is None or at is None:
-                return EMPTY_BASE
+                return _NOTHING
             row = row_of(snapshot, thread, at)
             reading = self._reader(snapshot, thread, thread_id, row, own=own)
         _, tree = reading.state_and_tree()
-        return Base(row.step, row.lane if own else 0, tree, True, None)
+        return Known(parent, row.crc, Base(row.step, row.lane if own else 0, tree, True, None), {})
 
     # -- removing
 

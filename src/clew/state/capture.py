@@ -8,12 +8,12 @@ without a step of Python for each.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter, is_
 from typing import Any
 
-from clew.state.codec import IMMUTABLE, copy_object, is_in_its_dict
+from clew.state.codec import IMMUTABLE, copy_models, copy_objects, is_in_its_dict
 
 _DEEPEST = 8
 _TEXTS = {str, type(None)}
@@ -86,11 +86,18 @@ class Capture:
 
     def copies(self) -> list[Any]:
         """The items as they were, with the same leaves."""
-        copies = self._holders.copies()
-        if not copies or self._types[0] is dict:
-            return copies
-        beside: Iterable[Any] = self._beside.copies() if self._beside is not None else [None] * len(copies)
-        return list(map(copy_object, self._types, copies, beside))
+        return self._made(self._holders.copies(), _Beside.extras)
+
+    def renew(self) -> list[Any]:
+        """Copies as well; from now on this is the capture of those."""
+        return self._made(self._holders.renew(), _Beside.renew)
+
+    def _made(self, holders: list[Any], extras: Callable[[_Beside], list[Any]]) -> list[Any]:
+        if not holders or self._types[0] is dict:
+            return holders
+        if self._beside is None:
+            return copy_objects(self._types, holders)
+        return copy_models(self._types, holders, self._beside.given, extras(self._beside))
 
 
 class _Group:
@@ -168,16 +175,29 @@ class _Group:
         return self.kinds.union(*within) - {dict, list}
 
     def copies(self) -> list[Any]:
-        held = iter(self.held)
-        if self.dicts is not None or self.lists is not None:
-            dicts = iter(self.dicts.copies() if self.dicts is not None else ())
-            lists = iter(self.lists.copies() if self.lists is not None else ())
-            within: dict[type, Iterator[Any]] = {dict: dicts, list: lists}
-            held = iter([next(within[type(kid)]) if type(kid) in within else kid for kid in self.held])
+        return self._made(self._with(_Group.copies))
+
+    def renew(self) -> list[Any]:
+        self.held = self._with(_Group.renew)
+        made = self._made(self.held)
+        if self.holders:
+            self.holders = made
+        return made
+
+    def _with(self, anew: Callable[[_Group], list[Any]]) -> list[Any]:
+        """What is held, with the containers among it made anew."""
+        if self.dicts is None and self.lists is None:
+            return self.held
+        dicts = iter(anew(self.dicts) if self.dicts is not None else ())
+        lists = iter(anew(self.lists) if self.lists is not None else ())
+        return [next(dicts) if type(kid) is dict else next(lists) if type(kid) is list else kid for kid in self.held]
+
+    def _made(self, held: list[Any]) -> list[Any]:
+        left = iter(held)
         if self.keys is None:
-            return [list(islice(held, size)) for size in self.sizes]
+            return [list(islice(left, size)) if size else [] for size in self.sizes]
         keys = iter(self.keys)
-        return [dict(zip(islice(keys, size), islice(held, size), strict=True)) for size in self.sizes]
+        return [dict(zip(islice(keys, size), islice(left, size), strict=True)) if size else {} for size in self.sizes]
 
 
 class _Beside:
@@ -216,5 +236,10 @@ class _Beside:
         except AttributeError:
             return False
 
-    def copies(self) -> Iterator[tuple[frozenset[str], Any]]:
-        return zip(self.given, self.extra, strict=True)
+    def extras(self) -> list[Any]:
+        """Where the extra fields go: nothing, or an empty dict for each."""
+        return [None if extra is None else {} for extra in self.extra]
+
+    def renew(self) -> list[Any]:
+        self.extra = self.extras()
+        return self.extra

@@ -62,7 +62,7 @@ from clew.state import codec_write
 from clew.state import registry as registering
 from clew.state.codec_builtins import NotStorable
 from clew.state.codec_format import REF_FIRST, SPILL_OVER
-from clew.state.codec_objects import TAGS, copy_object, object_parts, shape_of
+from clew.state.codec_objects import TAGS, copy_models, copy_objects, object_parts, shape_of
 from clew.state.codec_read import Resolve, decode, decode_list
 from clew.state.codec_slow import encode_slowly, step
 from clew.state.codec_write import REDUCE, NeedsTheSlowWay, Spill, Writer, holds_buffers
@@ -81,7 +81,8 @@ __all__ = [
     "take_apart",
     "put_together",
     "is_in_its_dict",
-    "copy_object",
+    "copy_objects",
+    "copy_models",
     "pack_list",
     "pack_dict",
     "pack_ext",

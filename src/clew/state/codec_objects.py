@@ -12,7 +12,9 @@ import enum
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, cast
 
 from clew.state import codec_format as f
@@ -399,14 +401,27 @@ def _model(cls: Any, attributes: dict[str, Any], given: set[str], extra: Any, pr
     return value
 
 
-def copy_object(cls: type, attributes: dict[str, Any], beside: tuple[Iterable[str], Any] | None) -> Any:
-    """An instance with these attributes; `beside` are a model's given fields, and its extra ones (None, or empty)."""
-    if beside is not None:
-        given, extra = beside
-        return _model(cls, attributes, set(given), None if extra is None else {}, None)
-    value: Any = object.__new__(cls)
-    vars(value).update(attributes)
-    return value
+def copy_objects(types: Sequence[type], attributes: Sequence[dict[str, Any]]) -> list[Any]:
+    """Instances with these attributes."""
+    values: list[Any] = list(map(_new, types))
+    for value, own in zip(values, attributes, strict=True):
+        vars(value).update(own)
+    return values
+
+
+def copy_models(
+    types: Sequence[type], attributes: Sequence[dict[str, Any]], given: Sequence[Iterable[str]], extra: Sequence[Any]
+) -> list[Any]:
+    """Models with these attributes, given fields and extra ones, as `_model` makes them: many in a few C loops."""
+    values: list[Any] = list(map(_new, types))
+    for name, of_each in (
+        ("__dict__", attributes),
+        ("__pydantic_fields_set__", map(set, given)),
+        ("__pydantic_extra__", extra),
+        ("__pydantic_private__", repeat(None)),
+    ):
+        deque(map(_set_slot, values, repeat(name), of_each), maxlen=0)
+    return values
 
 
 def _default_of(info: Any, fields: dict[str, Any]) -> Any:

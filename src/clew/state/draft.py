@@ -10,7 +10,7 @@ change); one that is changed later is taken apart then. Single values past `SPIL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -90,9 +90,20 @@ class Draft(Payload):
 
     # -- the outcome
 
-    def put_state(self, state: dict[str, Any]) -> None:
-        """Detect what has changed between the tree and this state."""
-        self._root = self._within(self._dict, state, self._tree.root, "")
+    def put_state(self, state: dict[str, Any], same: Collection[str] = ()) -> None:
+        """Detect what has changed between the tree and this state. Keys in `same` have not: they are not looked at."""
+        root = self._tree.root
+        if not same or type(root) is not dict:
+            self._root = self._dict(state, root, "")
+            return
+        parts: dict[str, bytes] = {}
+        kids: dict[str, Any] = {}
+        for key, value in state.items():
+            if key in same and key in root:
+                parts[key], kids[key] = self._again(root[key]), root[key]
+            else:
+                parts[key], kids[key] = self._put(value, root.get(key), _under("", key))
+        self._root = self._inline_dict(kids, parts, None)
 
     def tell_state(self, changes: dict[str, Any]) -> None:
         """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone.

@@ -53,6 +53,12 @@ def take_apart(checkpoint: Mapping[str, Any], metadata: dict[str, Any]) -> New:
     )
 
 
+def versions(control: Mapping[str, Any]) -> Mapping[str, object]:
+    """The channels' versions: a value is written only if its version is another than in the parent."""
+    found: dict[str, object] = control["versions"]
+    return found
+
+
 def put_together(found: Found) -> Any:
     """The checkpoint as LangGraph put it."""
     control = found.control

@@ -62,7 +62,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
             raise BadInput(f"ClewSaver needs a database, not {db!r:.80}", hint='ClewSaver(clew.open("agent.db"))')
         types.register()
         self._db = db
-        self._threads = PlacedThreads(db)
+        self._threads = PlacedThreads(db, control.versions)
         self._hop = Hop()
         self._on_race = on_race
         self._heads: OrderedDict[tuple[str, str, str], None] = OrderedDict()
@@ -155,7 +155,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         config: RunnableConfig,
         checkpoint: Checkpoint,
         metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,  # noqa: ARG002 - what has changed is found by comparing
+        new_versions: ChannelVersions,  # noqa: ARG002 - the checkpoint's versions and the parent's tell the same
     ) -> RunnableConfig:
         return self._finish(self._begin(config, checkpoint, metadata, here=True))
 
