@@ -173,6 +173,18 @@ def test_interrupt_of_one_that_nobody_drives_is_at_once(ledger, storage, status)
     assert claim(ledger) == ["new"]
 
 
+def test_interrupt_of_one_that_nobody_drives_calls_those_before(ledger, storage):
+    queued(ledger, "live")
+    claim(ledger)
+    end(ledger, storage, "live", "waiting")
+    queued(ledger, "before")
+    queued(ledger, "new", if_busy="interrupt")
+    [before] = ledger.claim_runs(TRIP, count=5)
+    assert (before.id, before.wanted) == ("before", "interrupt")
+    end(ledger, storage, "before", "cancelled")
+    assert claim(ledger) == ["new"]
+
+
 @pytest.mark.parametrize("status", ["running", "waiting", "sleeping", "paused"])
 def test_rollback(ledger, storage, status):
     queued(ledger, "live")

@@ -43,7 +43,7 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     if new.if_busy == "interrupt":
         query("interrupt_line", **place)
         if held and status != "running":  # nobody drives it: it ends here
-            writer.move(Move(held, "cancelled"), calls=False)
+            writer.move(Move(held, "cancelled"), calls=bool(others))
             held = None
     elif new.if_busy == "rollback":
         query("cancel_line", **place)
