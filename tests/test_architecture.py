@@ -28,6 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "retention": {"errors", "model", "references", "state", "storage.placed", "storage.port"},
     # What adapters may use besides the public API.
     "placed": {
+        "asking",
         "errors",
         "model",
         "references",
@@ -151,10 +152,14 @@ LAYERS: dict[str, set[str]] = {
         "observing",
         "placed",
         # A framework's runs are run as an agent's are.
+        "runs",
         "runtime.executor",
+        "runtime.loops",
         "runtime.retry",
         "storage.ledger",
+        "storage.queue",
         "submitting",
+        "aio",
         "",
     },
     "cli": {"adapters", "errors", ""},

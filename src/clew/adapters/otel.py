@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -43,6 +44,8 @@ _TIMED = ("run", "node", "call", "effect")
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 _LONGEST_TRACE = 1024
 _propagator = TraceContextTextMapPropagator()
+_place: ContextVar[None] = ContextVar("clew_otel", default=None)
+"""Tells a span whether it ends where it began."""
 
 
 def instrument(
@@ -204,6 +207,7 @@ class _Span:
         )
         self._span = span
         self._token = contexts.attach(traces.set_span_in_context(span))
+        self._place = _place.set(None)
         self.began = time.monotonic()
         if self.kind == "start":
             self.trace = _text_of()
@@ -223,7 +227,12 @@ class _Span:
         if error is not None:
             self._span.record_exception(error)
             self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
-        contexts.detach(self._token)
+        try:
+            _place.reset(self._place)
+        except ValueError:
+            pass  # it ends in another context than it began in, which went with its task
+        else:
+            contexts.detach(self._token)
         self._span.end()
         self._telemetry.ended(self, outcome)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.database import Database
@@ -51,6 +52,21 @@ class Known(NamedTuple):
 
 def no_stamps(_control: Mapping[str, Any]) -> Stamps:
     return {}
+
+
+def same_place(one: Database, other: Database) -> bool:
+    """Whether two handles may be of the same tenant of one database. One server has several addresses: not compared."""
+    if one.tenant_name != other.tenant_name:
+        return False
+    places = []
+    for engine in (one._engine, other._engine):
+        if getattr(engine, "memory", False):
+            places.append(str(id(engine)))
+        elif hasattr(engine, "path"):
+            places.append(str(Path(engine.path).resolve()))
+        else:
+            places.append(engine.name.rpartition("/")[2])
+    return places[0] == places[1]
 
 
 class PlacedReading:

@@ -13,7 +13,7 @@ from clew import observing, references
 from clew.database import Database
 from clew.errors import ClewError, RefNotFound
 from clew.placed.reading import Known, PlacedReading, Stamps, no_stamps
-from clew.placed.under import Under, under_of
+from clew.placed.under import Under
 from clew.placed.values import New, Place, Question, Write, control_crc, row_of
 from clew.reading import Base
 from clew.retention import ThreadRetention
@@ -21,7 +21,7 @@ from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.seal import record_crc, row_crc, seal_of
 from clew.storage.changes import Change, Record, put_record, set_record
-from clew.storage.ledger import NewRequest
+from clew.storage.ledger import Entry, NewRequest
 from clew.storage.placed import ROOT, Done, LaneMoved, Placed, PlacedStep, PlacedView, Placing, check_id, now, place_of
 from clew.storage.placed_requests import Asking, activation_of
 from clew.storage.port import Lease
@@ -63,6 +63,7 @@ class Recording(NamedTuple):
     lease: Lease | None = None
     after: threading.Event | None = None
     done: threading.Event | None = None
+    entries: Sequence[Entry] = ()
 
 
 def _request(activation: str, asked: Question, run: str | None) -> NewRequest:
@@ -89,12 +90,14 @@ class PlacedThreads(PlacedReading):
         """
         return self.finish(self.begin(place, parent, new, here=True))
 
-    def begin(self, place: Place, parent: str | None, new: New, *, here: bool = False) -> Begun:
+    def begin(
+        self, place: Place, parent: str | None, new: New, *, here: bool = False, under: Under | None = None
+    ) -> Begun:
         """The first half of `put`, which does not wait for the database: whatever becomes of the values afterwards,
-        `finish` writes what they are now. (If it follows at once, `here`, that costs no copy.)"""
+        `finish` writes what they are now. (If it follows at once, `here`, that costs no copy.) `under` a run, it is
+        that run's."""
         self._check(place)
         on = self._known(place.thread_id, place.ns, parent)
-        under = under_of(place.thread_id)
         if on is None:
             return Begun(place, parent, new if here else deepcopy(new), None, under)
         try:
@@ -207,7 +210,12 @@ class PlacedThreads(PlacedReading):
         return self.record(self.encoded(place, writes))
 
     def encoded(
-        self, place: Place, writes: Sequence[Write], asks: Sequence[Question] = (), answered: str | None = None
+        self,
+        place: Place,
+        writes: Sequence[Write],
+        asks: Sequence[Question] = (),
+        answered: str | None = None,
+        under: Under | None = None,
     ) -> Recording:
         """The first half of `write`, which does not wait for the database.
 
@@ -217,7 +225,7 @@ class PlacedThreads(PlacedReading):
         thread_id = references.check_thread_id(place.thread_id)
         named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
         seal = seal_of(self._tenant, thread_id)
-        changes = []
+        changes: list[Change] = []
         for write in writes:
             value = encode(write.value, path=write.name)
             for text, what in ((write.task, "task id"), (write.path, "task path"), (write.name, "channel")):
@@ -225,14 +233,15 @@ class PlacedThreads(PlacedReading):
             crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
             record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
             changes.append(set_record(record) if write.idx < 0 else put_record(record))
-        asking, under = None, under_of(thread_id)
+        asking = None
         if asks or answered is not None:
             activation = activation_of(place.ns, str(place.id), writes[0].task)
             run = None if under is None else under.run
             asking = Asking(place.ns, str(place.id), [_request(activation, one, run) for one in asks], answered)
         lease = None if under is None else under.lease
         if asking is None:
-            return Recording(thread_id, changes, None, lease)
+            entries = () if under is None else under.beside()
+            return Recording(thread_id, changes, None, lease, entries=entries)
         done = threading.Event()
         with self._lock:
             after, self._asking[thread_id] = self._asking.get(thread_id), done
@@ -240,11 +249,12 @@ class PlacedThreads(PlacedReading):
 
     def record(self, recording: Recording) -> list[bool]:
         """The second half of `write`."""
-        thread_id, changes, asking, lease, after, done = recording
+        thread_id, changes, asking, lease, after, done, entries = recording
         if asking is None or done is None:
             branch, epoch = ("main", None) if lease is None else (lease.branch, lease.epoch)
-            found = self._storage.apply(thread_id, changes, branch=branch, epoch=epoch) if changes else []
-            return [bool(answer) for answer in found]
+            given = [*changes, *entries]
+            found = self._storage.apply(thread_id, given, branch=branch, epoch=epoch) if given else []
+            return [bool(answer) for answer in found[: len(changes)]]
         try:
             if after is not None:
                 after.wait(_IN_TURN)  # an answer that overtook its question would leave it open, or close the next one

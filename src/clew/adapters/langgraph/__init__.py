@@ -1,5 +1,7 @@
 """LangGraph on Clew: `ClewSaver` keeps its checkpoints, `ClewStore` its memory across threads.
 
+`LangGraphAgent` makes a graph's runs durable: they come back by themselves, and stand in line.
+
 `import_database` brings over what LangGraph's own savers have stored.
 """
 
@@ -9,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clew.adapters.langgraph.agent import LangGraphAgent
     from clew.adapters.langgraph.importing import Imported, import_database
     from clew.adapters.langgraph.saver import ClewSaver, RaceWarning
     from clew.adapters.langgraph.store import ClewStore
@@ -18,11 +21,12 @@ _HOMES = {
     "ClewSaver": "saver",
     "RaceWarning": "saver",
     "ClewStore": "store",
+    "LangGraphAgent": "agent",
     "import_database": "importing",
     "Imported": "importing",
 }
 
-__all__ = ["ClewSaver", "ClewStore", "RaceWarning", "import_database", "Imported"]
+__all__ = ["ClewSaver", "ClewStore", "LangGraphAgent", "RaceWarning", "import_database", "Imported"]
 
 
 def __getattr__(name: str) -> Any:

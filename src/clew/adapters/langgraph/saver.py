@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -17,6 +18,7 @@ from clew.adapters.langgraph import control, types
 from clew.errors import BadInput, Conflict
 from clew.hop import Hop
 from clew.placed import Begun, Found, Items, Place, PlacedThreads, Recording, Trail, Write
+from clew.placed.under import Under
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -66,6 +68,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         self._hop = Hop()
         self._on_race = on_race
         self._heads: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._under: Under | None = None
 
     @classmethod
     def open(
@@ -86,6 +89,15 @@ class ClewSaver(BaseCheckpointSaver[Any]):
     def db(self) -> clew.Database:
         """The database that the checkpoints are in."""
         return self._db
+
+    def held_by(self, under: Under) -> Self:
+        """The same saver for one run: what it writes on its thread is refused once the run's lease has passed on."""
+        saver = copy(self)
+        saver._under = under
+        return saver
+
+    def _under_on(self, thread_id: str) -> Under | None:
+        return self._under if self._under is not None and self._under.lease.thread_id == thread_id else None
 
     def close(self) -> None:
         """Close the database."""
@@ -168,7 +180,8 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         known = parent is not None and (thread_id, ns, parent) in self._heads
         expected = parent if known and told.get("source") != "fork" else None
         new = control.take_apart(checkpoint, told)._replace(expected=expected, refuse=self._on_race == "raise")
-        return self._threads.begin(Place(thread_id, ns, checkpoint["id"]), parent, new, here=here)
+        place, under = Place(thread_id, ns, checkpoint["id"]), self._under_on(thread_id)
+        return self._threads.begin(place, parent, new, here=here, under=under)
 
     def _finish(self, begun: Begun) -> RunnableConfig:
         (thread_id, ns, id_), parent, expected = begun.place, begun.parent, begun.new.expected
@@ -202,7 +215,8 @@ class ClewSaver(BaseCheckpointSaver[Any]):
             for index, (channel, value) in enumerate(writes)
         ]
         named = dict(writes)
-        return self._threads.encoded(place, rows, control.asked(named), control.answered(task_id, named))
+        answered, under = control.answered(task_id, named), self._under_on(place.thread_id)
+        return self._threads.encoded(place, rows, control.asked(named), answered, under)
 
     def get_next_version(self, current: Key | None, channel: None = None) -> Key:  # noqa: ARG002
         return control.next_version(current)
