@@ -97,8 +97,8 @@ class Run:
     async def edit(self, update: Mapping[str, Any], *, label: str | None = None) -> Checkpoint:
         return await self._hop(self._run.edit, update, label=label)
 
-    async def cancel(self) -> None:
-        await self._hop(self._run.cancel)
+    async def cancel(self, *, compensate: bool = False) -> None:
+        await self._hop(self._run.cancel, compensate=compensate)
 
 
 class Agent(sync.Agent):
@@ -168,8 +168,8 @@ class Agent(sync.Agent):
             if not running.cancelled():
                 running.exception()
 
-    async def cancel(self, thread: Any) -> Run:  # type: ignore[override]
-        found = await hop(sync.Agent.cancel, self, thread._handle)
+    async def cancel(self, thread: Any, *, compensate: bool = False) -> Run:  # type: ignore[override]
+        found = await hop(sync.Agent.cancel, self, thread._handle, compensate=compensate)
         return Run(found, thread, thread._hop)
 
     async def _awaited(

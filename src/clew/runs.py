@@ -17,7 +17,7 @@ from clew.reading import find_row
 from clew.state.codec import decode
 from clew.state.draft import Draft
 from clew.state.values import ExceptionSummary
-from clew.storage.ledger import ENDED, HOLDING, Ledger, Move, RunRow, RunStatus, Want, ledger_of
+from clew.storage.ledger import ENDED, HOLDING, Entry, Ledger, Move, RunRow, RunStatus, Want, ledger_of
 from clew.thread import Thread
 from clew.writing import Memory
 
@@ -183,17 +183,25 @@ class Run:
             moved = Move(row.id, row.status, (row.status,), delay=0)
             return own._commit(draft, base, "edit", label, None, None, run=row.id, next=packed, changes=[moved])
 
-    def cancel(self) -> None:
-        """Cancel it: at once if nobody drives it, else whoever does stops at its next call of Clew."""
+    def cancel(self, *, compensate: bool = False) -> None:
+        """Cancel it: at once if nobody drives it, else whoever does stops at its next call of Clew.
+
+        With `compensate`, word is left that what it has done is to be undone: the agent's code does that, when a worker
+        or `agent.resume` takes the run up. (`agent.cancel` does it there and then.)
+        """
         row = self._read()
-        if row.status in ENDED:
+        if row.status in ENDED and not (compensate and row.status == "failed"):
             raise Conflict(f"run {row.id} is {row.status} already")
         own = self._own(row)
+        compensate = compensate and row.status != "queued"
+        entries: list[Entry] = [Want(row.id, "compensate")] if compensate else [Move(row.id, "cancelled")]
+        if row.status == "failed":
+            entries.insert(0, Move(row.id, "paused", ("failed",)))
         try:
             with own.lease(wait=0) as lease:
-                self._ledger.apply(row.thread_id, [Move(row.id, "cancelled")], lease=lease)
+                self._ledger.apply(row.thread_id, entries, lease=lease)
         except Busy:
-            self._ledger.apply(row.thread_id, [Want(row.id, "cancel")])
+            self._ledger.apply(row.thread_id, [Want(row.id, "compensate" if compensate else "cancel")])
 
     @property
     def _ledger(self) -> Ledger:

@@ -20,7 +20,7 @@ from clew.runtime.nodes import Node
 from clew.runtime.retry import Retry
 from clew.runtime.schema import Schema
 from clew.runtime.taking import Taking, drive_here, take_up
-from clew.storage.ledger import RunRow, ledger_of
+from clew.storage.ledger import RunRow
 from clew.thread import Thread
 from clew.writing import Ref
 
@@ -233,20 +233,24 @@ class Agent:
                 drive.want("pause")
             worker.join()
 
-    def cancel(self, thread: Thread) -> Run:
+    def cancel(self, thread: Thread, *, compensate: bool = False) -> Run:
         """Cancel the branch's run: at once if it waits; one that is driven somewhere stops at its next call of Clew.
 
-        What nodes had finished is kept. The thread takes the next input.
+        What nodes had finished is kept. The thread takes the next input. With `compensate`, the effects of the run are
+        undone first, the newest first, by their `compensate=`; also those of a run that has failed. What became of one
+        may have to be asked: then the run waits, and goes on undoing when it is resumed.
         """
-        row = ledger_of(thread._storage).run_holding(thread.id, thread.branch)
-        if row is None:
+        row = Taking(self, thread, listener=None, loop=None).unfinished()
+        if row is None or (row.status == "failed" and not compensate):
             raise RunNotFound(f"branch {thread.branch!r} of thread {thread.id!r} has no run to cancel")
-        run = Run(thread._db, row)
+        word = "compensate" if compensate else "cancel"
         if (held := live.get(row.id)) is not None:
-            held.want("cancel")
+            held.want(word)
+        elif self.answers_to(row.agent):
+            return self._driven(thread, lambda taking: taking.cancel(row, word))
         else:
-            run.cancel()
-        return run
+            Run(thread._db, row).cancel(compensate=compensate)
+        return Run(thread._db, row)
 
     # -- within
 

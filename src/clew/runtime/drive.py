@@ -26,12 +26,13 @@ from clew.runtime.machine import Position, Task
 from clew.runtime.node_activation import NodeActivation
 from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run_async, run_sync
 from clew.runtime.reducers import Changes
+from clew.runtime.undoing import STOPPING, undone
 from clew.state.codec import encode
 from clew.state.draft import Draft, Extend
 from clew.state.private import Lender, Lent
 from clew.state.values import summary_of
 from clew.storage.changes import Change
-from clew.storage.ledger import Entry, Move, RunStatus, TakeIn, Withdraw
+from clew.storage.ledger import ROLL_BACK, STRENGTH, UNDO, Entry, Move, RunStatus, TakeIn, Withdraw
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,9 +47,6 @@ Ended = tuple[Task, Outcome | BaseException]
 _LOOK = 0.5
 """Seconds between two looks at what others want of this run."""
 _TRIES = 10
-_STOPPING = ("cancel", "interrupt", "rollback")
-_STRENGTH = {None: 0, "inject": 1, "pause": 2, "cancel": 3, "interrupt": 3, "rollback": 4}
-"""Word that is left replaces what is weaker."""
 
 
 class Drive:
@@ -86,6 +84,7 @@ class Drive:
         self._writing = threading.RLock()
         self._async: set[asyncio.Task[Any]] = set()
         self._asked = False
+        self._unwritten = False
         self.taken_up = held.row.attempts > 1
         """Whether an earlier attempt may have asked what this one does not."""
 
@@ -93,9 +92,9 @@ class Drive:
 
     def want(self, word: str) -> None:
         """Carry out what somebody wants: nodes that can be interrupted are, the others at their next call of Clew."""
-        if _STRENGTH.get(word, 0) > _STRENGTH.get(self._word, 0):
+        if STRENGTH.get(word, 0) > STRENGTH.get(self._word, 0):
             self._word = word
-        if word in _STOPPING:
+        if word in STOPPING:
             self._stop.set()
             for task in list(self._async):
                 task.get_loop().call_soon_threadsafe(task.cancel)
@@ -167,7 +166,7 @@ class Drive:
             outcomes = self._round()
             self.look()
             if self._word == "rollback":
-                return self.held.roll_back()
+                return undone(self, self._word, ROLL_BACK)
             if any(isinstance(outcome, Failed) for _, outcome in outcomes):
                 return self._failed(outcomes)
             if self.stopping or any(isinstance(outcome, Stopped) for _, outcome in outcomes):
@@ -180,10 +179,10 @@ class Drive:
     def _heed(self) -> RunStatus | None:
         """Between two rounds: do what somebody wants. None: the run goes on."""
         match self._word:
-            case "rollback":
-                return self.held.roll_back()
-            case "cancel" | "interrupt":
-                return self._cancelled([])
+            case "rollback" | "roll back":
+                return undone(self, self._word, ROLL_BACK)
+            case "cancel" | "interrupt" | "compensate" | "undo":
+                return self._cancelled(self._finished())
             case "pause":
                 return self.held.end("paused")
             case "inject":
@@ -199,17 +198,20 @@ class Drive:
                 hint="clew.Agent(…, max_rounds=…) allows more; then resume the run",
             )
             return [(self.position.tasks[0], Failed(error))]
-        outcomes: dict[Task, Outcome] = {}
-        todo: list[tuple[Node, Task]] = []
+        outcomes: dict[str, Outcome] = {task.name: outcome for task, outcome in self._finished()}
+        left = [task for task in self.position.tasks if task.name not in outcomes]
+        for task, outcome in self._run([(self.agent.node_named(task.node), task) for task in left]):
+            outcomes[task.name] = outcome
+        return [(task, outcomes[task.name]) for task in self.position.tasks]
+
+    def _finished(self) -> list[tuple[Task, Outcome]]:
+        """The tasks of this round that an earlier attempt has finished."""
+        found: list[tuple[Task, Outcome]] = []
         for task in self.position.tasks:
             update = {} if task.name in self.position.done else self.journal.finished(self.key(task))
-            if update is None:
-                todo.append((self.agent.node_named(task.node), task))
-            else:
-                outcomes[task.name] = Done(update)  # type: ignore[index]
-        for task, outcome in self._run(todo):
-            outcomes[task.name] = outcome  # type: ignore[index]
-        return [(task, outcomes[task.name]) for task in self.position.tasks]  # type: ignore[index]
+            if update is not None:
+                found.append((task, Done(update)))
+        return found
 
     def key(self, task: Task) -> str:
         """What names a task in the journal of its run."""
@@ -306,6 +308,7 @@ class Drive:
             self._keep_finished(outcomes)
             self.stand_on(changes)
             self.position = following
+            self._unwritten = True
             return False
         entries: list[Entry] = [Withdraw(run=self.run)] if self._asked or self.taken_up else []
         if over:
@@ -440,9 +443,9 @@ class Drive:
         pauses = [pause for _, outcome in outcomes if isinstance(outcome, Paused) for pause in outcome.pauses]
         requests = tuple(number for pause in pauses for number in pause.requests)
         status: RunStatus = "sleeping" if all(pause.sleeping for pause in pauses) else "waiting"
-        return self.held.end(status, requests=requests, entries=self._not_asked_again(requests))
+        return self.held.end(status, requests=requests, entries=self.not_asked_again(requests))
 
-    def _not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
+    def not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
         """Withdraws what an earlier attempt has asked and this one, on a state that was edited, has not."""
         if not self.taken_up:
             return []
@@ -463,11 +466,14 @@ class Drive:
     def _cancelled(self, outcomes: Sequence[tuple[Task, Outcome]]) -> RunStatus:
         """What has finished is kept: as a checkpoint, from which the run could be gone on with."""
         finished = [task.name for task, outcome in outcomes if isinstance(outcome, Done)]
-        if not finished:
-            return self.held.end("cancelled")
-        changes = self._taken_in(outcomes)
-        at = self.position._replace(done=tuple(dict.fromkeys([*self.position.done, *finished])))
-        ending = [self.held.ending("cancelled")]
-        self.write("step", "cancelled", self._told(changes), at, ending, ended=True, release=True)
-        self.state = changes.state
-        return self.held.ended("cancelled", released=True)
+        finished = [name for name in finished if name not in self.position.done]
+        undoes = self._word in ("compensate", UNDO)
+        if finished or self._unwritten:
+            changes = self._taken_in(outcomes)
+            at = self.position._replace(done=(*self.position.done, *finished))
+            ending = [] if undoes else [self.held.ending("cancelled")]
+            self.write("step", "cancelled", self._told(changes), at, ending, ended=True, release=not undoes)
+            self.state = changes.state
+            if not undoes:
+                return self.held.ended("cancelled", released=True)
+        return undone(self, self._word, UNDO) if undoes else self.held.end("cancelled")

@@ -35,6 +35,19 @@ def ask_unknown(activation: Activation, fn: Callable[..., Any], row: EffectRow) 
     return ask_in(activation, new_request(question, kind, **asking(activation, id_)), kind)
 
 
+def ask_whether(activation: Activation, fn: Callable[..., Any], row: EffectRow) -> Any:
+    """Ask whether a claim that is to be undone was done: "not done", or `{"done": its result}`."""
+    kind = Literal["not done"] | typing.TypedDict("Was", {"done": result_type(fn)})  # type: ignore[operator]
+    question = {
+        "question": f"Was {in_a_line(row.name, row.shown)} done? Its run is cancelled, and what was done is undone.",
+        "answers": {"done": "it was: its result", "not done": "it was not"},
+        **_told(row.name, row.key, row.shown),
+        "called_at": from_microseconds(row.created).isoformat(),
+    }
+    id_ = f"undo {row.key} #{row.attempt}"
+    return ask_in(activation, new_request(question, kind, **asking(activation, id_)), kind)
+
+
 def ask_repeat(
     activation: Activation, name: str, key: str, arguments: bytes, earlier: Sequence[EffectRow]
 ) -> EffectRow | str:

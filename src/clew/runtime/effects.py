@@ -53,15 +53,19 @@ class Declared:
     fn: Callable[..., Any]
     name: str
     key: Any
-    on_unknown: Unknown
-    not_done: tuple[type[Exception], ...]
-    compensate: Callable[..., Any] | None
+    on_unknown: Unknown = "ask"
+    not_done: tuple[type[Exception], ...] = ()
+    compensate: Callable[..., Any] | None = None
 
     def text_of_key(self, args: Any, kwargs: Any) -> str:
         key = self.key(*args, **kwargs) if callable(self.key) else self.key
         if key is None:
             raise BadInput(f"the key of {self.name!r} is None", hint="the key is what two calls of one deed share")
         return key_text(key, self.name)
+
+
+declared: dict[str, Declared] = {}
+"""The effects that this process knows, by their names: what undoes one of them is found here."""
 
 
 @overload
@@ -103,7 +107,8 @@ def effect(
     again under the same `call_key`, for a callee that knows it; a function of the same arguments looks for itself, and
     returns `clew.Done(result)`, or None if it was not done.
 
-    `compensate(result, *arguments)` undoes it, when a run is cancelled with `compensate=True` or rolled back.
+    `compensate(result, *arguments)` undoes it, when a run is cancelled with `compensate=True` or rolled back. This is
+    an effect as well: at most once, and asked about if nobody knows. What was undone is called when it comes again.
 
     >>> import clew
     >>> @clew.effect(key=lambda amount, trip: ("charge", trip))
@@ -126,45 +131,49 @@ def effect(
             raise BadInput(f"clew.effect takes a function, not {fn!r:.60}")
         if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
             raise BadInput(f"{name_of(fn)} is a generator", hint="an effect is one call with one result")
-        return _wrapped(Declared(fn, name_of(fn), key, on_unknown, types, compensate))
+        made = declared[name_of(fn)] = Declared(fn, name_of(fn), key, on_unknown, types, compensate)
+        return called(made)
 
     return declare if fn is None else declare(fn)
 
 
-def _wrapped(declared: Declared) -> Any:
-    if inspect.iscoroutinefunction(declared.fn):
+def called(of: Declared) -> Any:
+    """The function that stands for an effect: it claims, calls and records."""
+    if inspect.iscoroutinefunction(of.fn):
 
-        @functools.wraps(declared.fn)
+        @functools.wraps(of.fn)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            with observing.span("effect", declared.name) as span:
-                return await take_async(_steps(_call(declared, args, kwargs), span))
+            with observing.span("effect", of.name) as span:
+                return await take_async(_steps(_call(of, args, kwargs), span))
 
         return awaited
 
-    @functools.wraps(declared.fn)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with observing.span("effect", declared.name) as span:
-            return take(_steps(_call(declared, args, kwargs), span))
+    @functools.wraps(of.fn)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with observing.span("effect", of.name) as span:
+            return take(_steps(_call(of, args, kwargs), span))
 
-    return called
+    return plain
 
 
-def _call(declared: Declared, args: Any, kwargs: Any) -> Call:
-    return Call(declared, here(f"the effect {declared.name!r}"), args, kwargs)
+def _call(of: Declared, args: Any, kwargs: Any) -> Call:
+    return Call(of, here(f"the effect {of.name!r}"), args, kwargs)
 
 
 class Call:
     """One call of an effect."""
 
-    def __init__(self, declared: Declared, activation: Activation, args: Any, kwargs: Any) -> None:
-        self.declared = declared
+    def __init__(self, of: Declared, activation: Activation, args: Any, kwargs: Any) -> None:
+        self.declared = of
         self.activation = activation
-        self.shown = called_with(declared.fn, declared.name, args, kwargs)
-        self.key = declared.text_of_key(args, kwargs)
+        self.shown = called_with(of.fn, of.name, args, kwargs)
+        self.key = of.text_of_key(args, kwargs)
         self.digest = hashlib.sha256(self.shown).digest()[:16]
-        self.body = functools.partial(declared.fn, *args, **kwargs)
+        self.body = functools.partial(of.fn, *args, **kwargs)
         self.args = args
         self.kwargs = kwargs
+        self.claimed: EffectRow | None = None
+        """A claim of ours that the function has not been called for yet."""
 
     def claim(self, again: EffectRow | None = None) -> Claimed:
         """Claim the key, or see what there is. `again`: a claim that is to be made once more."""
@@ -193,6 +202,8 @@ class Call:
         finally:
             if claimed is None or not claimed.mine:
                 ended(token)
+        if claimed.mine:
+            self.claimed = claimed.row
         return claimed
 
     def earlier(self) -> list[EffectRow]:
@@ -249,6 +260,19 @@ def ended(token: str) -> None:
 
 def _steps(call: Call, span: observing.Span) -> Steps:
     """From the claim to the result."""
+    try:
+        return (yield from _to_result(call, span))
+    except BaseException as error:
+        row, call.claimed = call.claimed, None
+        if row is not None:  # cancelled between the claim and the call, which will not be made
+            try:
+                yield Store(functools.partial(call.complete, row, "failed", encode(summary_of(error))))
+            finally:
+                ended(row.token)
+        raise
+
+
+def _to_result(call: Call, span: observing.Span) -> Steps:
     seen = yield from _first(call)
     while True:
         if isinstance(seen, Done):
@@ -293,6 +317,7 @@ def _first(call: Call) -> Steps:
 
 def _made(call: Call, row: EffectRow) -> Steps:
     """Call the function. Its result, or the error that leaves it unknown."""
+    call.claimed = None
     try:
         try:
             key = yield Store(functools.partial(call.call_key, row))

@@ -5,10 +5,11 @@ Whoever takes a run up holds the lease of its branch from then on, and either dr
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
-from clew.errors import BadInput, Busy, NotFound, RunExists
+from clew.errors import BadInput, Busy, Conflict, NotFound, RunExists
 from clew.reading import Base, find_row
 from clew.runs import new_run_id
 from clew.runtime.drive import Drive, Listener
@@ -17,9 +18,10 @@ from clew.runtime.forks import Origin
 from clew.runtime.journal import unpack_update
 from clew.runtime.machine import Position, unpack
 from clew.runtime.reducers import Changes
+from clew.runtime.undoing import STOPPING
 from clew.state.codec import encode
 from clew.state.private import Lender
-from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, ledger_of
+from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, Want, ledger_of
 from clew.storage.port import Lease
 from clew.thread import Thread
 from clew.writing import check_key
@@ -40,7 +42,7 @@ def take_up(agent: Agent, held: Held, given: Thread | None = None, listener: Lis
     if held.begins:
         return _begun(agent, held, state, lender, listener)
     position = _position(held.thread, base, held.row.step)
-    if missing := agent.graph.missing(position):
+    if held.row.wanted not in STOPPING and (missing := agent.graph.missing(position)):
         held.end("paused")
         raise BadInput(
             f"run {held.row.id} stands before node {missing[0]!r}, which agent {agent.name!r} does not have",
@@ -181,26 +183,40 @@ class Taking:
             raise Busy(f"somebody works on branch {now.branch!r} of thread {now.thread_id!r}")
         return now  # it stands in line, somebody alive drives it, or it is over
 
-    def _retried(self, row: RunRow) -> Drive | RunRow:
+    def cancel(self, row: RunRow, word: str) -> Drive | RunRow:
+        """Cancel a run, as the word says: here, or by whoever drives it."""
+        if row.status == "failed":
+            return self._retried(row, word)
+        with suppress(Conflict):  # it has ended meanwhile
+            self.ledger.apply(row.thread_id, [Want(row.id, word)])
+        held = claim(self._thread._db, [self._agent], run=row.id, loop=self._loop)
+        return self._row(row.id) if held is None else self._taken_up(held)
+
+    def _retried(self, row: RunRow, word: str | None = None) -> Drive | RunRow:
         lease = self._take()
         try:
             row = self._row(row.id)
             was: tuple[RunStatus, ...] = ("failed",)
             self.ledger.apply(row.thread_id, [Move(row.id, "running", was)], lease=lease)
-            row = self._row(row.id)
+            row = self._row(row.id)._replace(wanted=word)
         except BaseException:
             self._thread._storage.release(lease)
             raise
         return self._taken_up(Held(self._thread._db, self._agent, row, loop=self._loop))
 
-    def resume(self) -> Drive | RunRow:
-        """Go on with the branch's run; or with a new one, where the head says that nodes were to run."""
+    def unfinished(self) -> RunRow | None:
+        """The run that has the branch; or the last one, if it has failed."""
         held = self.ledger.run_holding(self._thread.id, self._thread.branch)
         if held is not None:
-            return self.go_on(held)
+            return held
         last = self._last()
-        if last is not None and last.status == "failed":
-            return self.go_on(last)
+        return last if last is not None and last.status == "failed" else None
+
+    def resume(self) -> Drive | RunRow:
+        """Go on with the branch's run; or with a new one, where the head says that nodes were to run."""
+        unfinished = self.unfinished()
+        if unfinished is not None:
+            return self.go_on(unfinished)
         lease = self._take()
         try:
             base = self._thread._load_head()[1]
@@ -211,7 +227,7 @@ class Taking:
             self._thread._storage.release(lease)
             raise
         self._thread._storage.release(lease)
-        return self._ended(last)
+        return self._ended(self._last())
 
     def _ended(self, last: RunRow | None) -> RunRow:
         if last is None:

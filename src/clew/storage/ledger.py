@@ -36,6 +36,22 @@ HOLDING: tuple[RunStatus, ...] = ("running", "waiting", "sleeping", "paused")
 """A run in one of these has its branch. Queued ones stand in line for it."""
 ENDED: tuple[RunStatus, ...] = ("done", "failed", "cancelled", "dead")
 
+UNDO, ROLL_BACK = "undo", "roll back"
+"""The words of a run whose effects are being undone, to be cancelled or rolled back then. They were heard: a run that
+waits with one is not due because of it."""
+STRENGTH: dict[str | None, int] = {
+    None: 0,
+    "inject": 1,
+    "pause": 2,
+    "cancel": 3,
+    "interrupt": 3,
+    "compensate": 4,
+    "rollback": 5,
+    UNDO: 6,
+    ROLL_BACK: 7,
+}
+"""Word that is left replaces what is weaker."""
+
 EffectState = Literal["claimed", "done", "failed", "unknown", "compensated"]
 RequestStatus = Literal["open", "answered", "expired", "withdrawn"]
 
@@ -276,7 +292,7 @@ class Rewind(NamedTuple):
 
 
 class Want(NamedTuple):
-    """Leave word for whoever runs it: "cancel", "pause"; None takes it back."""
+    """Leave word for whoever runs it ("cancel", "compensate", "pause"), if no stronger one was; None takes it back."""
 
     run: str
     wanted: str | None

@@ -10,6 +10,9 @@ from clew.storage import lines
 from clew.storage.ledger import (
     ENDED,
     HOLDING,
+    ROLL_BACK,
+    STRENGTH,
+    UNDO,
     Ask,
     Beside,
     Complete,
@@ -93,9 +96,8 @@ class Writer:
                 self.query("taken_in", thread=self.thread, id=run)
             case Rewind():
                 lines.rewind(self, entry.branch, entry.step, entry.old_tip)
-            case Want(run, wanted):
-                if not self.query("want_of_run", thread=self.thread, id=run, wanted=wanted):
-                    raise self._not_as_wanted(run)
+            case Want():
+                self._want(entry)
             case Ask(request):
                 self.ask(request)
             case Withdraw(numbers, of_run, activation):
@@ -144,6 +146,13 @@ class Writer:
                 hint="resume or cancel that run first, or work on a fork",
             )
 
+    def _want(self, want: Want) -> None:
+        had = self.query("run_locked", thread=self.thread, id=want.run)
+        if want.wanted is not None and had and STRENGTH[want.wanted] < STRENGTH.get(had[0][2], 0):
+            return
+        if not self.query("want_of_run", thread=self.thread, id=want.run, wanted=want.wanted):
+            raise self._not_as_wanted(want.run)
+
     def move(self, move: Move, *, calls: bool = True) -> None:
         found = self.query("run_locked", thread=self.thread, id=move.run)
         if not found:
@@ -158,7 +167,7 @@ class Writer:
             self._refuse_held(branch)
         at = epoch if self._epoch is None else self._epoch
         again = move.status == "running" and (status != "running" or at != epoch)
-        if move.status == "paused" or move.status in ENDED:
+        if (move.status == "paused" and wanted not in (UNDO, ROLL_BACK)) or move.status in ENDED:
             wanted = None
         wake, delay = self._wake(move, wanted)
         self.query(
@@ -190,7 +199,7 @@ class Writer:
             return None, move.delay or 0
         if move.status not in ("waiting", "sleeping"):
             return None, None
-        if wanted is not None:
+        if wanted not in (None, UNDO, ROLL_BACK):
             return None, 0
         asked = self.query("waited_for", id=move.run, numbers=list(move.requests))[0]
         if asked[0] or asked[1]:

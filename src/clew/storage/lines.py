@@ -8,13 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import Busy
-from clew.storage.ledger import Move, NewRun
+from clew.storage.ledger import STRENGTH, Move, NewRun
 
 if TYPE_CHECKING:
     from clew.storage.ledger_entries import Writer
-
-_STRENGTH = {None: 0, "inject": 1, "pause": 2, "cancel": 3, "interrupt": 3, "rollback": 4}
-"""Word that is left replaces what is weaker."""
 
 
 class Standing(NamedTuple):
@@ -50,7 +47,7 @@ def admit(writer: Writer, new: NewRun) -> Standing:
         others = False
     mine = "inject" if new.if_busy == "inject" and held and agent == new.agent else None
     word = mine or (new.if_busy if new.if_busy in ("interrupt", "rollback") else None)
-    if held and word and _STRENGTH[word] > _STRENGTH.get(wanted, 0):
+    if held and word and STRENGTH[word] > STRENGTH.get(wanted, 0):
         query("want_of_run", thread=writer.thread, id=held, wanted=word)
     if held or others:
         return Standing(None, None, mine)
