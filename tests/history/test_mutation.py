@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 import pytest
@@ -157,3 +157,44 @@ def test_what_was_read_is_the_readers_own(db: clew.Database) -> None:
         read["messages"][0]["content"] = "changed"
         read["messages"].append("more")
     assert db.thread("t").state() == {"messages": [{"content": "before"}]}
+
+
+class Meddler:
+    """Whoever encodes this changes something else meanwhile, as another thread might."""
+
+    meddle: ClassVar[list[dict[str, Any]]] = []
+
+
+def met(value: Meddler) -> str:
+    for message in Meddler.meddle:
+        message["content"] = "meddled"
+    return "met"
+
+
+clew.register(Meddler, name="mutation.Meddler", encode=met, decode=lambda _text: Meddler())
+
+
+@pytest.mark.parametrize("way", ["read", "edit", "saved"])
+@pytest.mark.parametrize("first", [True, False], ids=["changes one before it", "changes one after it"])
+def test_what_changes_while_it_is_compared_is_saved_now_or_next(db: clew.Database, way: str, first: bool) -> None:
+    plain = [{"role": "user", "content": f"{number} " * 400} for number in range(4)]
+    messages: list[Any] = [*plain, {"tool": Meddler()}] if first else [{"tool": Meddler()}, *plain]
+    thread = db.thread("t")
+    thread.save({"messages": messages})
+    if way == "edit":
+        with thread.edit() as state:
+            state["n"] = 1
+    elif way == "read":
+        state = thread.state()
+    else:
+        thread.save(state := thread.state())
+    try:
+        Meddler.meddle = [message for message in state["messages"] if "content" in message]
+        state["messages"].append("more")
+        thread.save(state)
+    finally:
+        Meddler.meddle = []
+    thread.save(state)
+    assert [message.get("content") for message in thread.state()["messages"][:5]] == [
+        message.get("content") for message in state["messages"][:5]
+    ]

@@ -6,6 +6,7 @@ Reading asks for what it needs and is fed, level by level: it does no I/O of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain, groupby, starmap
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -28,9 +29,11 @@ from clew.state.layout import (
     unpack_manifest,
 )
 from clew.state.pieces import Pieces, Segment, batches
-from clew.state.shadow import DictNode, Encoded, ListNode, Place, Run, TextNode, shadow
+from clew.state.shadow import DictNode, Encoded, ListNode, Place, Run, Stored, TextNode, shadow
 from clew.state.values import Blob
 
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, dict})
+"""Items that are quickly encoded again."""
 _SIZES, _BODY, _REFS = itemgetter(3), itemgetter(4), itemgetter(5)
 AT_ONCE = 1 << 16
 """Bytes of items that are decoded in one call. They are copied for it: a copy of this size stays in the processor's
@@ -159,14 +162,19 @@ class Reader(Scan):
         self._open_blob = open_blob
         self._nodes: dict[int, Any] | None = None
         self._keep: list[Any] = []
+        self._saving = True
 
     def state(self) -> Any:
         """The state: fresh containers."""
         return self._decode(self._root, self._lane, self._alias)
 
-    def state_and_tree(self) -> tuple[Any, Tree]:
-        """The state, and the shadow tree from which the next checkpoint is written."""
+    def state_and_tree(self, *, saving: bool = True) -> tuple[Any, Tree]:
+        """The state, and the shadow tree from which the next checkpoint is written.
+
+        Unless that is sure to be done (`saving`), long lists are taken down only then, from their bytes.
+        """
         self._nodes = {}
+        self._saving = saving
         state = self.state()
         root = shadow(state, self._nodes)
         self._nodes, self._keep = None, []
@@ -220,7 +228,12 @@ class Reader(Scan):
             data = b"".join([segment[4] for run in runs for segment in self._pieces.read(*run)])
             value = _text(data) if tag == TEXT else data
         if self._nodes is not None:
-            self._remember(tag, value, read_place(tag, payload, alias), with_refs)
+            place = read_place(tag, payload, alias)
+            if tag == LIST and not self._saving and not with_refs and _PLAIN.issuperset(map(type, value)):
+                stored = Stored(len(value), partial(_encodings, self._pieces, runs))
+                self._note(value, ListNode(place, None, value.copy(), with_refs, stored=stored))
+            else:
+                self._remember(tag, value, place, with_refs)
         return value
 
     def _alias_of(self, lane: int, alias: int) -> int:
@@ -289,6 +302,10 @@ def root_keys(manifest: bytes) -> frozenset[str]:
     """The keys of the state, from the manifest alone; none when the state itself lies in a log."""
     root = decode(unpack_manifest(manifest)[2], resolve=lambda _tag, _payload: None)
     return frozenset(root) if type(root) is dict else frozenset()
+
+
+def _encodings(pieces: Pieces, runs: Iterable[Run]) -> list[bytes | memoryview]:
+    return [segment[4] for run in runs for segment in pieces.read(*run)]
 
 
 class _Token:

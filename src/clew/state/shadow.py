@@ -18,8 +18,10 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any, NamedTuple
 
+from clew.errors import CodecError
 from clew.state.capture import Capture
-from clew.state.codec import IMMUTABLE, encode, is_frozen, take_apart
+from clew.state.codec import IMMUTABLE, decode_list, encode, is_frozen, take_apart
+from clew.state.codec_format import array_header
 from clew.state.values import Blob
 
 EQUAL_IS_SAME = frozenset({str, bytes, int, bool})
@@ -87,13 +89,39 @@ class DictNode:
         self.place = place
 
 
+class Stored:
+    """The items of a list as they were read, still encoded. Most that is read is never saved by whoever read it."""
+
+    __slots__ = ("_count", "_read")
+
+    def __init__(self, count: int, read: Callable[[], list[bytes | memoryview]]) -> None:
+        self._count = count
+        self._read = read
+
+    def same(self, values: list[Any]) -> bool:
+        try:
+            return encode(values) == b"".join((array_header(self._count), *self._read()))
+        except CodecError:  # whoever writes these will say where
+            return False
+
+    def values(self) -> list[Any]:
+        return decode_list(self._count, self._read())
+
+
 class ListNode:
     """A long list, in extents over logs of items. When only its layout was loaded, nothing is known of the items."""
 
-    __slots__ = ("_items", "capture", "loaded", "objects", "place", "with_refs")
+    __slots__ = ("_capture", "_items", "_stored", "loaded", "objects", "place", "with_refs")
 
     def __init__(
-        self, place: Place, items: list[Any] | None, objects: list[Any], with_refs: set[int], *, loaded: bool = True
+        self,
+        place: Place,
+        items: list[Any] | None,
+        objects: list[Any],
+        with_refs: set[int],
+        *,
+        loaded: bool = True,
+        stored: Stored | None = None,
     ) -> None:
         self.place = place
         self.objects = objects
@@ -101,7 +129,8 @@ class ListNode:
         self.with_refs = with_refs
         """Indexes of items that contain references of their own."""
         self.loaded = loaded
-        self.capture: Capture | None = Capture.of(objects) if loaded else None
+        self._stored = stored
+        self._capture = Capture.of(objects) if loaded and stored is None else None
         self._items = items
 
     @classmethod
@@ -113,11 +142,36 @@ class ListNode:
         return node
 
     @property
+    def capture(self) -> Capture | None:
+        """What the items consist of, if they are such that this can be compared quickly."""
+        if self._stored is not None:
+            self._take_down(self._stored.values())
+        return self._capture
+
+    @property
     def items(self) -> list[Any]:
         """The items' shadows."""
         if self._items is None:
             self._items = list(map(shadow, self.capture.copies())) if self.capture is not None else []
         return self._items
+
+    def _take_down(self, values: list[Any]) -> None:
+        self._capture = Capture.of(values)
+        self._items = None if self._capture is not None else list(map(shadow, values))
+        self._stored = None
+
+    def is_as_stored(self, values: list[Any]) -> bool:
+        """Whether these are the items that were read and not compared since. Then they are remembered."""
+        stored = self._stored
+        if stored is None or len(values) != len(self.objects):
+            return False
+        # Taken down first, encoded then: what somebody changes meanwhile differs from what is remembered.
+        self._take_down(values)
+        if stored.same(values):
+            self.objects = values
+            return True
+        self._take_down(stored.values())
+        return False
 
     def append(
         self, place: Place, objects: list[Any], with_refs: set[int], more: Capture | None, shadows: list[Any]
@@ -130,7 +184,7 @@ class ListNode:
         if self._items is not None or not joined:
             self.items.extend(shadows if more is None else map(shadow, more.copies()))
         if not joined:
-            self.capture = None
+            self._capture = None
         self.objects += objects
         self.with_refs |= with_refs
 
@@ -242,6 +296,8 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 
 def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
     """How many items at the front are exactly what they were."""
+    if old.is_as_stored(value[: len(old.objects)]):
+        return len(old.objects)
     if old.capture is not None and len(value) >= len(old.objects) and old.capture.same(value):
         return len(old.objects)
     count = 0
