@@ -22,6 +22,7 @@ from clew.runtime.machine import Send
 from clew.runtime.reducers import merge, messages
 from clew.runtime.retry import Retry
 from clew.runtime.waiting import ask, checkpoint, context, emit, sleep, wait
+from clew.runtime.worker import Worker
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
 from clew.state.draft import Extend as extend  # noqa: N813 - reads as a verb where it is used
@@ -51,6 +52,7 @@ __all__ = [
     "merge",
     "messages",
     "Agent",
+    "Worker",
     "Run",
     "RunInfo",
     "Event",

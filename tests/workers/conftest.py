@@ -47,3 +47,11 @@ def let_pass(db: clew.Database, url: str, request: pytest.FixtureRequest) -> Cal
                     execute(statement)
 
     return move
+
+
+@pytest.fixture(params=["file", "postgres"])
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that several processes may open."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres").url)
+    return str(tmp_path / "shared.db")

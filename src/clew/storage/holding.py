@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from clew.errors import ClewError
 from clew.storage.ownership import BEAT, Heartbeat, Identity, this_process
 from clew.storage.port import Lease
+from clew.storage.waking import Bell
 
 if TYPE_CHECKING:
     from clew.storage.relational import Relational, Run
@@ -31,9 +33,25 @@ class Holding(ABC):
         """This process's owner row for each tenant."""
         self.leases: set[tuple[int, Lease]] = set()
         self._unreleased: set[tuple[int, Lease]] = set()
+        self._bells: WeakSet[Bell] = WeakSet()
         self.claiming = threading.Lock()
         """Held from a claim until its leases are counted in."""
         self.heartbeat = Heartbeat(self._beat, min(BEAT, self.expiry / 3e9))
+
+    @abstractmethod
+    def _bell(self) -> Bell:
+        """A bell that hears other processes, if that can be."""
+
+    def bell(self) -> Bell:
+        """What a worker waits with."""
+        made = self._bell()
+        self._bells.add(made)
+        return made
+
+    def ring(self) -> None:
+        """Something was written to a queue: workers of this process are told at once."""
+        for bell in tuple(self._bells):
+            bell.ring()
 
     @abstractmethod
     def _rows(self, tenant: int) -> Relational:

@@ -87,6 +87,7 @@ class RelationalLedger:
     def apply(self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None) -> None:
         branch, epoch = ("main", None) if lease is None else (lease.branch, lease.epoch)
         cast("Storage", self._storage).apply(thread_id, entries, branch=branch, epoch=epoch)
+        self._storage._engine.ring()
 
     # -- runs
 
@@ -306,7 +307,8 @@ class RelationalLedger:
             self._expire(query, _NOTED_BY_AN_ANSWER)
             answered = self._request(query, number)
             assert answered is not None  # noqa: S101
-            return answered
+        self._storage._engine.ring()
+        return answered
 
     def _decide(self, query: Run, asked: RequestRow, value: bytes) -> None:
         stored = self._seal.close(request_place(asked.thread_id, asked.number), value)
@@ -334,6 +336,7 @@ class RelationalLedger:
                 return False
             for run in sorted(row[0] for row in query("runs_waiting_for", name=name)):
                 query("wake_run", id=run)
+        self._storage._engine.ring()
         return True
 
     def wait(self, thread_id: str, wait: NewWait, *, lease: Lease | None = None) -> WaitRow:

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -37,6 +38,7 @@ from clew.storage.port import Commit, Committed, Lease
 from clew.storage.refusals import busy, fenced
 from clew.storage.relational import Relational, Run
 from clew.storage.statements import queries
+from clew.storage.waking import Bell, ListeningBell
 
 try:
     import psycopg
@@ -49,6 +51,7 @@ from clew.storage.postgres_claiming import PostgresClaims
 from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
+from clew.storage.postgres_listening import listen
 from clew.storage.postgres_placed import place_at_once
 
 
@@ -210,6 +213,9 @@ class PostgresEngine(Holding):
         with translated():
             found = self.call(b"SELECT clew.tenant_key(%s)", (name,))
         return PostgresStorage(self, int(found[0]))
+
+    def _bell(self) -> Bell:
+        return ListeningBell(partial(listen, self._link))
 
     # Connections.
 

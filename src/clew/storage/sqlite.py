@@ -32,6 +32,7 @@ from clew.storage.ownership import EXPIRY
 from clew.storage.sqlite_file import MEMORY, open_reader, translate
 from clew.storage.sqlite_fork import watch_forks
 from clew.storage.sqlite_storage import Execute, SqliteStorage
+from clew.storage.waking import Bell, FileBell
 
 _IDLE_READERS = 8
 
@@ -82,6 +83,9 @@ class SqliteEngine(Holding):
                 execute("INSERT INTO tenant (name) VALUES (?) ON CONFLICT DO NOTHING", (name,))
                 found = execute(select, (name,)).fetchall()
         return SqliteStorage(self, found[0][0] if found else 0)
+
+    def _bell(self) -> Bell:
+        return Bell() if self.memory else FileBell(self.path)
 
     # Connections.
 
