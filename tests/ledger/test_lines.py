@@ -6,6 +6,7 @@ The table in docs/design/workers.md is what these hold.
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +387,16 @@ def test_each_statement_of_a_claim_reads_an_index(tmp_path: Path, name: str) -> 
         plan = [row[3] for row in execute(f"EXPLAIN QUERY PLAN {text}", values).fetchall()]
     assert any("USING" in line for line in plan)
     assert not [line for line in plan if line.startswith("SCAN") and line not in ("SCAN CONSTANT ROW", "SCAN x")], plan
+
+
+def test_a_run_of_a_thread_that_was_made_this_moment(shared_place: Place):
+    """A claim looks again and again while threads are made: it sees each with its thread."""
+    with shared_place.open() as one, shared_place.open() as other:
+        first, second = ledger_of(one), ledger_of(other)
+        submitting = threading.Thread(target=lambda: [queued(first, f"r{n}", f"t{n}") for n in range(150)])
+        submitting.start()
+        seen: dict[str, str] = {}
+        while submitting.is_alive() or second.due():
+            seen |= {row.id: row.thread_id for row in second.claim_runs(TRIP, count=9)}
+        submitting.join()
+        assert seen == {f"r{n}": f"t{n}" for n in range(150)}

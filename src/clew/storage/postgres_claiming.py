@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from clew.storage.postgres import PostgresEngine
 
 _NO_OWNER = "KL011"
+_THREAD_NAME = b"(SELECT t.id FROM thread t WHERE t.tenant = r.tenant AND t.thread = r.thread)"
+"""As the statement's own snapshot has it: too old for a thread that was made meanwhile."""
 
 
 class PostgresClaims:
@@ -64,6 +66,6 @@ class PostgresClaims:
     def _ask(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
         from clew.storage.postgres import QUERIES
 
-        statement = QUERIES[query].replace(b"FROM thread t ", b"FROM clew.thread t ")  # alone, it has no search path
+        statement = QUERIES[query].replace(_THREAD_NAME, b"clew.thread_name(r.tenant, r.thread)")
         found: Any = self._engine.call(statement, {"tenant": self._tenant, **values}, read=all_rows)
         return list(found)
