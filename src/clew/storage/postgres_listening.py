@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from clew.storage.waking import ListeningBell
 
-_CHANNELS = (b"clew_due", b"clew_wanted")
+_LISTEN = (b"LISTEN clew_due", b"LISTEN clew_wanted")
 _PATIENCE = 2.0
 """Seconds within which its own word comes back to whoever is really listened to."""
 _AGAIN = 60.0
@@ -44,8 +44,8 @@ def listen(link: str, bell: ListeningBell) -> None:
 
 
 def _heard(connection: psycopg.Connection[tuple[object, ...]], bell: ListeningBell) -> bool:
-    for channel in _CHANNELS:
-        connection.execute(b"LISTEN " + channel)
+    for statement in _LISTEN:
+        connection.execute(statement)
     token = f"hello {secrets.token_hex(8)}"
     connection.execute("SELECT pg_notify('clew_due', %s)", (token,))
     deadline = time.monotonic() + _PATIENCE
