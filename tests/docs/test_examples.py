@@ -12,6 +12,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = ("before", "after", "week_later", "compare_fork", "time_travel")
+AGENT = ("agent", "answer", "agent", "agent_fork")
 
 
 def run(name: str, folder: Path) -> str:
@@ -61,10 +62,34 @@ def test_the_past_is_edited_and_kept(said: dict[str, str]) -> None:
     assert said["time_travel"].rstrip().endswith("You chose Tokyo, for 3 days.")
 
 
+@pytest.fixture(scope="module")
+def booking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the agent's examples have run."""
+    folder = tmp_path_factory.mktemp("booking")
+    (folder / "said.txt").write_text("---\n".join(run(name, folder) for name in AGENT), "utf-8")
+    return folder
+
+
+def test_the_agent_asks_is_answered_elsewhere_and_pays_once(booking: Path) -> None:
+    asks, answers, goes_on, _ = (booking / "said.txt").read_text("utf-8").split("---\n")
+    assert re.fullmatch(r"(run-\w+) is waiting\n  R-1 asks anna: Book 3 days in Tokyo for 900 €\?\n", asks)
+    assert "R-1 is answered by anna" in answers
+    assert goes_on == asks.split()[0] + " is done\n  Paid 900 € for Tokyo.\n"
+    assert run("agent", booking) == goes_on
+    assert (booking / "payments.txt").read_text("utf-8") == "Tokyo: 900 €\n"
+
+
+def test_its_fork_asks_for_itself(booking: Path) -> None:
+    forked = (booking / "said.txt").read_text("utf-8").split("---\n")[3]
+    assert "R-2 asks anna: Book 3 days in Osaka for 780 €?" in forked
+    assert '~ city                 "Tokyo" → "Osaka"' in forked
+    assert '- outcome              "Paid 900 € for Tokyo."' in forked
+
+
 def test_every_example_is_short_and_listed() -> None:
     listed = (EXAMPLES / "README.md").read_text("utf-8")
     for script in EXAMPLES.glob("*.py"):
         assert len(script.read_text("utf-8").splitlines()) < 65, script.name
         assert script.name in listed
     order = re.findall(r"^python (\w+)\.py", listed, re.MULTILINE)
-    assert tuple(order) == SCRIPTS
+    assert tuple(order) == SCRIPTS + AGENT
