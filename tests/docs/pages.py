@@ -43,7 +43,7 @@ def run(page: Path, names: dict[str, Any]) -> int:
     found = blocks(page)
     for line, code in found:
         if ">>>" not in code:
-            exec(compile("\n" * line + code, str(page), "exec"), names)
+            exec(compile("\n" * line + code, str(page), "exec", dont_inherit=True), names)
             continue
         test = doctest.DocTestParser().get_doctest(code, names, f"{name(page)}:{line}", str(page), line)
         said: list[str] = []

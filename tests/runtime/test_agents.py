@@ -203,6 +203,14 @@ def test_too_many_rounds_fail_and_can_be_gone_on_with(thread: clew.Thread) -> No
     assert make(30).resume(thread).state == {"n": 5}
 
 
+def test_a_state_whose_types_cannot_be_read_says_which() -> None:
+    class Local(TypedDict):
+        items: Missing  # type: ignore[name-defined] # noqa: F821
+
+    with pytest.raises(BadInput, match="'Missing' in Local is not known where that was defined"):
+        clew.Agent("local", state=Local)
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, get_args, get_origin, is_typeddict
 
 from clew import references
 from clew.errors import BadInput
 from clew.state.draft import Extend
+from clew.state.shape_types import hints_of
 
 _EMPTY = (list, dict, set, str, int, float, bool, tuple)
 
@@ -23,7 +24,7 @@ class Schema:
     def __init__(self, declared: Any = None) -> None:
         self._type: Any = None if declared is dict else declared
         self._form = _form_of(self._type)
-        hints = {} if self._form == "dict" else get_type_hints(self._type, include_extras=True)
+        hints = {} if self._form == "dict" else hints_of(self._type)
         fields = _model_fields(self._type) if self._form == "model" else None
         if fields is not None:
             hints = {name: hint for name, hint in hints.items() if name in fields}

@@ -211,15 +211,20 @@ class _Field(typing.NamedTuple):
     default: Any = dataclasses.MISSING
 
 
-def _fields(kind: Any) -> list[_Field]:
-    """The fields of a dataclass or TypedDict, with their types read."""
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The annotations of a class, read."""
     try:
-        hints = typing.get_type_hints(kind, include_extras=True)
+        return typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise BadInput(
             f"the type {error.name!r} in {kind.__name__} is not known where that was defined",
             hint="define both at the top of a module",
         ) from error
+
+
+def _fields(kind: Any) -> list[_Field]:
+    """The fields of a dataclass or TypedDict, with their types read."""
+    hints = hints_of(kind)
     if typing.is_typeddict(kind):
         return [_Field(name, hint, _is_required(kind, name, hint)) for name, hint in hints.items()]
     found = []
