@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from time import perf_counter_ns
 from typing import Annotated, Any, TypedDict
 
 import clew
@@ -209,3 +210,25 @@ class Chat:
 
     def turn(self, _turn: int = 0) -> Callable[[], object]:
         return partial(self.agent.run, self.thread, {"messages": [next(self._asked)]})
+
+
+class Counted:
+    """A run of so many rounds, each with a recorded call that is answered by half a kilobyte, and what each took."""
+
+    def __init__(self, rounds: int) -> None:
+        self.times: list[int] = []
+        replies = random.Random(4)
+        begun = perf_counter_ns()
+
+        @clew.recorded
+        def model(_messages: list[Any]) -> dict[str, Any]:
+            return {"role": "assistant", "content": text(replies, 512)}
+
+        self.agent = clew.Agent("counted", state=Told, max_rounds=rounds + 1)
+
+        @self.agent.node(then=lambda _: "reply" if len(self.times) < rounds else None)
+        def reply(state: Any) -> dict[str, Any]:
+            nonlocal begun
+            begun, before = perf_counter_ns(), begun
+            self.times.append(begun - before)
+            return {"messages": [model(state["messages"])]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import clew
-from bench.agents import SHAPES, Chat, Run, of_dbos, of_graph, one_node, ours, sqlite_saver
+from bench.agents import SHAPES, Chat, Counted, Run, of_dbos, of_graph, one_node, ours, sqlite_saver
 from bench.ground import Ground
 from bench.rows import TIMES, Row, ratio_row
 from bench.timing import Pairs, no_garbage, take_turns
@@ -27,13 +27,13 @@ def _per_round(pairs: Pairs, rounds: int) -> Pairs:
     return Pairs([time // rounds for time in pairs.ours], [time // rounds for time in pairs.other], pairs.ratios)
 
 
-def _compared(ground: Ground, mine: Run, other: Run, *, warm: int, count: int) -> Pairs:
+def _compared(ground: Ground, mine: Run, other: Run, *, warm: int, count: int, repeat: int = 1) -> Pairs:
     """Repetitions on the same databases: threads are new, files are not."""
     pairs = Pairs()
     for turn in range(warm):
         mine(-1 - turn)()
         other(-1 - turn)()
-    for repetition in range(ground.sizes.repetitions):
+    for repetition in range(ground.sizes.repetitions * repeat):
         first = repetition * count
         with no_garbage():
             pairs.add(*take_turns(lambda turn: mine(first + turn), lambda turn: other(first + turn), count))  # noqa: B023
@@ -56,7 +56,8 @@ def _rounds(ground: Ground) -> Iterator[Row]:
             with ExitStack() as stack:
                 mine = ours(stack, str(ground.file()), durability, agent())
                 other = of_graph(graph(sqlite_saver(stack, ground, durability)))
-                pairs = _compared(ground, mine, other, warm=2 if quick else 1600 // rounds, count=count)
+                repeat = 3 if durability == "strict" and not quick else 1  # waiting for the disk varies most
+                pairs = _compared(ground, mine, other, warm=2 if quick else 1600 // rounds, count=count, repeat=repeat)
             what = f"a round, {shape}: SQLite, {durability}"
             yield ratio_row(BENCH, what, _per_round(pairs, rounds), STORED, "LangGraph + SqliteSaver")
 
@@ -92,7 +93,24 @@ def _conversation(ground: Ground) -> Iterator[Row]:
         ground.discard(path)
         what = f"SQLite, {durability}: a turn after {turns}, of one after {early}"
         yield ratio_row(BENCH, what, pairs, LATE, "the early one")
+    for durability in ("relaxed", "strict"):
+        yield _one_run(ground, turns, durability)
     yield _bytes(ground, turns)
+
+
+def _one_run(ground: Ground, turns: int, durability: str) -> Row:
+    """The same in a single run: the rounds around the tenth, and around the last."""
+    pairs = Pairs()
+    for _ in range(ground.sizes.repetitions):
+        path = ground.file()
+        with clew.open(str(path), durability=durability) as db:  # type: ignore[arg-type]
+            counted = Counted(turns + 10)
+            with no_garbage():
+                counted.agent.run(db.thread("bench"), {"messages": []})
+            pairs.add(counted.times[-20:], counted.times[5:25])
+        ground.discard(path)
+    what = f"SQLite, {durability}: round {turns} of a run with a recorded call in each, of round 10"
+    return ratio_row(BENCH, what, pairs, LATE, "round 10")
 
 
 def _bytes(ground: Ground, turns: int) -> Row:
