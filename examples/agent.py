@@ -15,7 +15,7 @@ def model(messages: list) -> str:
     return llm.chat.completions.create(model=MODEL, messages=messages).choices[0].message.content
 
 
-@clew.effect(key=lambda city, _euros: f"trip to {city}")  # at most once; if nobody knows whether, it asks
+@clew.effect(key=lambda city, euros: f"trip to {city}")  # at most once; if nobody knows whether, it asks
 def pay(city: str, euros: int) -> str:
     with Path("payments.txt").open("a", encoding="utf-8") as bank:
         bank.write(f"{city}: {euros} €\n")

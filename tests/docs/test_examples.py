@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SCRIPTS = ("before", "after", "week_later", "compare_fork", "time_travel")
+SCRIPTS = ("first", "before", "after", "week_later", "compare_fork", "time_travel")
 AGENT = ("agent", "answer", "agent", "agent_fork")
 
 
 def run(name: str, folder: Path) -> str:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    kept["PACE"] = "0"
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py")], cwd=folder, env=kept, capture_output=True, text=True, timeout=60
     )
@@ -31,6 +32,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     printed = {name: run(name, folder) for name in SCRIPTS}
     printed["again"] = run("after", folder)
     return printed
+
+
+def test_the_first_program_charges_once(said: dict[str, str]) -> None:
+    assert said["first"].endswith("A week in Tokyo is yours: X4T-221.\n")
+    assert said["first"].count("the card is charged") == 1
 
 
 def test_the_loop_is_the_same_before_and_after(said: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ def test_the_python_on_the_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PACE", "0")  # the README's program takes its time, so that one can kill it
     if "AGENT_DB" in page.read_text("utf-8"):
         monkeypatch.setenv("AGENT_DB", request.getfixturevalue("postgres").url)
     assert run(page, {"__name__": "page"})

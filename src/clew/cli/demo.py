@@ -219,6 +219,8 @@ class _Demo:
     def _end(self) -> None:
         self._act("Look for yourself: the trip to Osaka waits for an answer.")
         self._say(f"  cd {self._folder}")
+        if sys.prefix not in (sys.base_prefix, os.environ.get("VIRTUAL_ENV")):
+            self._say(f"  export PATH={Path(sys.executable).parent}:$PATH")
         for words in (
             "clew inbox R-2",
             "clew approve R-2",
