@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import pytest
 
@@ -51,6 +51,15 @@ def test_an_object_is_told_entry_by_entry():
         "    row: a whole number",
         '    side: "window" or "aisle"; "window" if left out',
         "  extras: a list of: text; may be left out",
+    ]
+
+
+def test_an_object_among_other_choices_is_told_entry_by_entry():
+    assert explain(schema_of(Literal["again", "skip"] | TypedDict("Was", {"done": str}))) == [
+        "one of",
+        '  "again" or "skip"',
+        "  an object",
+        "    done: text",
     ]
 
 

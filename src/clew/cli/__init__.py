@@ -79,6 +79,14 @@ class _Shell(click.Group):
             ctx.exit(_PIPE_CLOSED)
         return result
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """By what people want to do, not in one long list."""
+        longest = max(map(len, self.commands))
+        limit = formatter.width - 6 - longest
+        for section, commands in _SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(str(one.name).ljust(longest), one.get_short_help_str(limit)) for one in commands])
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """In the order in which people meet them."""
         return list(self.commands)
@@ -88,16 +96,20 @@ class _Shell(click.Group):
 @database_options(outer=True)
 @click.version_option(package_name="clew", message="clew %(version)s")
 def main() -> None:
-    """Look at the threads of LLM agents, and travel in their history.
+    """Look at what LLM agents do, answer what they ask, and travel in their history.
 
     THREAD@REF names a checkpoint: trip-7@3 is step 3, trip-7@~1 one before the head, trip-7@osaka the head
     of a branch, trip-7@before-payment a tag; trip-7 alone is the head of its main branch.
     """
 
 
-_LOOKING = (status, threads, log, show, diff)
-_TRAVELLING = (fork, rewind, tag)
-_RUNNING = (inbox, approve, reject, answer, runs, resume, retry, cancel, signal)
-_KEEPING = (usage, prune, import_, demo)
-for _command in (*_LOOKING, *_TRAVELLING, *_RUNNING, *_KEEPING):
-    main.add_command(_command)
+_SECTIONS = {
+    "Look": (status, threads, log, show, diff),
+    "Travel": (fork, rewind, tag),
+    "Answer": (inbox, approve, reject, answer),
+    "Run": (runs, resume, retry, cancel, signal),
+    "Keep": (usage, prune, import_, demo),
+}
+for _commands in _SECTIONS.values():
+    for _command in _commands:
+        main.add_command(_command)

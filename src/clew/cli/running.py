@@ -72,27 +72,28 @@ def find_run(db: clew.Database, text: str) -> clew.Run:
 
 
 def list_lines(runs: list[clew.Run]) -> Iterator[Text]:
-    """A line for each, with what it waits for or has failed of at its end; below it, where the terminal is narrow."""
+    """A line for each, with what it waits for or has failed of at its end; below it, where that does not fit."""
     out = console()
-    narrow = is_terminal() and out.width < WIDE
     remarks = [remark(run) for run in runs]
-    heads = ["run", "status", "agent", "thread", "changed", *([] if narrow else [""])]
-    rows: list[list[Text | str]] = [[Text(name, "dim") for name in heads]]
-    rows += [[*_cells(run.info), *([] if narrow else [told])] for run, told in zip(runs, remarks, strict=True)]
-    for line, told in zip(table(rows), ["", *remarks], strict=True):
-        for shown in [line, *([Text(f"  {told}")] if narrow and told else [])]:
-            if is_terminal():
+    clipped = None if not is_terminal() else (20, 24) if out.width >= WIDE else (12, 20)
+    heads: list[Text | str] = [Text(name, "dim") for name in ("run", "status", "agent", "thread", "changed")]
+    rows: list[list[Text | str]] = [heads, *(_cells(run.info, clipped) for run in runs)]
+    if is_terminal() and max(map(len, remarks), default=0) > out.width - max(line.cell_len for line in table(rows)) - 2:
+        for line, told in zip(table(rows), ["", *remarks], strict=True):
+            for shown in [line, *([Text(f"  {told}")] if told else [])]:
                 shown.truncate(out.width, overflow="ellipsis")
-            yield shown
+                yield shown
+        return
+    yield from table([[*row, told] for row, told in zip(rows, ["", *remarks], strict=True)])
 
 
-def _cells(info: clew.RunInfo) -> list[Text | str]:
-    widths = (20, 24) if is_terminal() else (None, None)
+def _cells(info: clew.RunInfo, clipped: tuple[int, int] | None) -> list[Text | str]:
+    agent, thread = clipped or (None, None)
     return [
         info.id,
         Text(info.status, STYLES[info.status]),
-        clip(info.agent, widths[0]),
-        clip(place_of(info), widths[1]),
+        clip(info.agent, agent),
+        clip(place_of(info), thread),
         Text(age(info.updated_at), "dim"),
     ]
 

@@ -41,6 +41,8 @@ class _Words:
         if not isinstance(found, bool) and (choices := self._but_null(found)):
             first, *rest = self.lines(choices[0], depth)
             return [f"{first} or null", *rest]
+        if not isinstance(found, bool) and depth < _DEEPEST and (among := self._among_objects(found)):
+            return ["one of", *(f"  {line}" for choice in among for line in self.lines(choice, depth + 1))]
         if isinstance(found, bool) or not found.get("properties") or depth > _DEEPEST:
             return [self._line(found)]
         required = found.get("required", ())
@@ -65,6 +67,12 @@ class _Words:
         choices = schema.get("anyOf", schema.get("oneOf", []))
         others = [choice for choice in choices if choice != {"type": "null"}]
         return others if len(choices) == 2 and len(others) == 1 else []
+
+    def _among_objects(self, schema: dict[str, Any]) -> list[Schema]:
+        """The choices, where an object is one of them: it has no words for a single line."""
+        choices = [self._meant(choice) for choice in schema.get("anyOf", schema.get("oneOf", []))]
+        objects = any(isinstance(choice, dict) and choice.get("properties") for choice in choices)
+        return choices if objects and len(choices) > 1 else []
 
     def _line(self, schema: Schema) -> str:
         if isinstance(schema, bool):
