@@ -19,7 +19,7 @@ import clew
 from clew.adapters.langgraph import ClewSaver
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-Kept = Annotated[list, DeltaChannel(_messages_delta_reducer)]
+Kept = Annotated[list, DeltaChannel(_messages_delta_reducer, snapshot_frequency=9)]
 Growing = TypedDict("Growing", {"messages": Kept})  # noqa: UP013 - a class's annotations would be texts
 
 

@@ -6,7 +6,7 @@ read or written of a namespace it remembers, so that the next checkpoint costs w
 """
 
 from clew.placed.threads import Begun, PlacedThreads, Recording
-from clew.placed.values import Found, New, Place, Question, Trail, Write, meet
+from clew.placed.values import TOOK, Found, New, Place, Question, Trail, Write, meet
 from clew.state.many import Items
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Question",
     "Trail",
     "Items",
+    "TOOK",
     "meet",
 ]

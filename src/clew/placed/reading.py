@@ -11,16 +11,18 @@ from typing import Any, NamedTuple
 from clew.database import Database
 from clew.errors import Corrupt
 from clew.placed.values import (
+    TOOK,
     Found,
     Place,
     Trail,
     by_place,
-    control_crc,
+    checked,
     metadata_of,
     parents_of,
     present,
     read_writes,
     row_of,
+    taken_of,
 )
 from clew.reading import Base, States, reader, verified
 from clew.state.codec import decode_list, encode
@@ -171,11 +173,7 @@ class PlacedReading:
     ) -> list[Found]:
         """Checkpoints, from all that was read of them."""
         seal = seal_of(self._tenant, thread_id)
-        for at in page:
-            if at.crc != control_crc(seal, at.ns, at.id, at.control):
-                raise Corrupt(
-                    f"the control data of checkpoint {at.id!r} of thread {thread_id!r} does not match its checksum"
-                )
+        checked(page, seal, thread_id)
         controls = decode_list(len(page), [at.control for at in page])
         metadata = decode_list(len(page), [_NOTHING if row.metadata is None else row.metadata for row in rows])
         writes = by_place(records, read_writes(records, seal, thread_id))
@@ -242,12 +240,17 @@ class PlacedReading:
             if thread is None or at is None or not left:
                 return trails
             row = row_of(snapshot, thread, at)
-            step = row.parent
+            step, took = row.parent, self._took([at], place)[0]
             while step is not None and left:
                 rows = snapshot.history(thread, step, _TRAIL)
                 step = rows[-1].parent if len(rows) == _TRAIL else None
-                self._follow(snapshot, thread, place, rows, trails, left)
+                took = self._follow(snapshot, thread, place, rows, took, trails, left)
         return {name: trail._replace(writes=trail.writes[::-1]) for name, trail in trails.items()}
+
+    def _took(self, page: Sequence[PlacedRow], place: Place) -> list[Any]:
+        """What each of these took of the records beside its parent."""
+        checked(page, seal_of(self._tenant, place.thread_id), place.thread_id)
+        return [control.get(TOOK) for control in decode_list(len(page), [at.control for at in page])]
 
     def _follow(
         self,
@@ -255,21 +258,26 @@ class PlacedReading:
         thread: int,
         place: Place,
         rows: Sequence[Row],
+        took: Any,
         trails: dict[str, Trail],
         left: set[str],
-    ) -> None:
-        """Go up some rows, the newest first."""
+    ) -> Any:
+        """Go up some rows, the newest first; `took` is what the child of the first one took of its records."""
         view = PlacedView(snapshot)
         seal = seal_of(self._tenant, place.thread_id)
-        ids = view.ids(thread, place.ns, [row.step for row in rows])
-        places = {step: place_of(place.ns, id_) for step, id_ in ids.items()}
+        steps = [row.step for row in rows]
+        page = {at.step: at for at in view.at(thread, place.ns, steps)}
+        taken = dict(zip(page, self._took(list(page.values()), place), strict=True))
+        places = {step: place_of(place.ns, at.id) for step, at in page.items()}
         found = snapshot.records(thread, list(places.values()))
         records = by_place(found, found)
-        full = view.rows(thread, [row.step for row in rows])
+        full = view.rows(thread, steps)
         for row in rows:
-            for record in reversed(records.get(places.get(row.step, ""), [])):
-                if record.name in left:
-                    trails[record.name].writes.extend(read_writes([record], seal, place.thread_id))
+            beside = [record for record in records.get(places.get(row.step, ""), []) if record.name in left]
+            for write in reversed(taken_of(read_writes(beside, seal, place.thread_id), took)):
+                if write.name in left:
+                    trails[write.name].writes.append(write)
+            took = taken.get(row.step)
             here = left.intersection(root_keys(full[row.step].manifest))
             if not here and row.step in full:
                 continue
@@ -278,7 +286,8 @@ class PlacedReading:
                 trails[name] = trails[name]._replace(found=True, value=state[name])
             left -= here
             if not left:
-                return
+                break
+        return took
 
     # -- what is remembered
 

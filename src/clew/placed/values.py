@@ -16,6 +16,10 @@ from clew.storage.port import Row, Snapshot
 
 _T = TypeVar("_T")
 
+TOOK = "took"
+"""In control data: what the checkpoint took of the records beside its parent, each as [task, idx]; and as the five
+fields of a `Write` those that are not there, since others stand in their place. Without it, it took all of them."""
+
 
 class Place(NamedTuple):
     """What names a placed checkpoint. An `id` of None means the latest of the namespace."""
@@ -92,6 +96,15 @@ def control_crc(seal: int, ns: str, id_: str, control: bytes) -> int:
     return record_crc(seal, place_of(ns, id_), "", 0, "", "control", control)
 
 
+def checked(page: Sequence[PlacedRow], seal: int, thread_id: str) -> None:
+    """`Corrupt` unless the control data of each is what was written."""
+    for at in page:
+        if at.crc != control_crc(seal, at.ns, at.id, at.control):
+            raise Corrupt(
+                f"the control data of checkpoint {at.id!r} of thread {thread_id!r} does not match its checksum"
+            )
+
+
 def row_of(snapshot: Snapshot, thread: int, at: PlacedRow) -> Row:
     row = snapshot.row(thread, at.step)
     if row is None:
@@ -142,3 +155,16 @@ def read_writes(records: Sequence[Record], seal: int, thread_id: str) -> list[Wr
         Write(record.task, record.idx, record.path, record.name, value)
         for record, value in zip(records, values, strict=True)
     ]
+
+
+def taken_of(writes: list[Write], took: Any) -> list[Write]:
+    """Of the writes beside a checkpoint those that a child `took`, in the order in which they are applied."""
+    if took is None:
+        return writes
+    try:
+        keys = {(one[0], one[1]) for one in took if len(one) == 2}
+        own = [Write._make(one) for one in took if len(one) != 2]
+        taken = [write for write in writes if (write.task, write.idx) in keys] + own
+        return sorted(taken, key=lambda write: (write.path, write.task, write.idx))
+    except TypeError as error:
+        raise Corrupt(f"a checkpoint does not say what it was made from: {error}") from None

@@ -280,6 +280,10 @@ class PlacedView:
         """All of a thread, in no order."""
         return [PlacedStep._make(row) for row in self._run("placed_steps", thread=thread)]
 
+    def at(self, thread: int, ns: str, steps: Sequence[int]) -> list[PlacedRow]:
+        """Those of the steps that are in the namespace."""
+        return [PlacedRow._make(row) for row in self._run("placed_whole", thread=thread, ns=ns, steps=list(steps))]
+
     def ids(self, thread: int, ns: str, steps: Sequence[int]) -> dict[int, str]:
         """The ids of those of the steps that are in the namespace."""
         if not steps:

@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import clew
 from clew.adapters.langgraph import control, types
+from clew.adapters.langgraph.taken import Taken
 from clew.errors import BadInput, Conflict
 from clew.hop import Hop
-from clew.placed import Begun, Found, Items, Place, PlacedThreads, Recording, Trail, Write
+from clew.placed import TOOK, Begun, Found, Items, Place, PlacedThreads, Recording, Trail, Write
 from clew.placed.under import Under
 
 try:
@@ -41,6 +42,15 @@ OnRace = Literal["report", "raise"]
 _PAGE = 200
 _HEADS = 4096
 """Checkpoints remembered as having been the latest when they were handed out."""
+
+
+class _Writing(NamedTuple):
+    """Writes of a task on their way."""
+
+    place: Place
+    run: object
+    rows: Sequence[Write]
+    recording: Recording
 
 
 class RaceWarning(UserWarning):
@@ -69,6 +79,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         self._on_race = on_race
         self._heads: OrderedDict[tuple[str, str, str], None] = OrderedDict()
         self._under: Under | None = None
+        self._taken = Taken()
 
     @classmethod
     def open(
@@ -130,6 +141,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         found = self._threads.get(place)
         if found is None:
             return None
+        self._taken.found(Place(place.thread_id, place.ns, found.id), _run(config), found.writes)
         head = (place.thread_id, place.ns, found.id)
         if place.id is None:
             self._heads[head] = None
@@ -180,6 +192,8 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         known = parent is not None and (thread_id, ns, parent) in self._heads
         expected = parent if known and told.get("source") != "fork" else None
         new = control.take_apart(checkpoint, told)._replace(expected=expected, refuse=self._on_race == "raise")
+        if new.leans and (took := self._taken.by(Place(thread_id, ns, parent), _run(config))) is not None:
+            new.control[TOOK] = took
         place, under = Place(thread_id, ns, checkpoint["id"]), self._under_on(thread_id)
         return self._threads.begin(place, parent, new, here=here, under=under)
 
@@ -202,11 +216,11 @@ class ClewSaver(BaseCheckpointSaver[Any]):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._threads.record(self._encoded(config, writes, task_id, task_path))
+        self._record(self._encoded(config, writes, task_id, task_path))
 
     def _encoded(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Recording:
+    ) -> _Writing:
         place = _place(config)
         if place.id is None:
             raise BadInput("put_writes needs the checkpoint_id of the checkpoint that the writes belong to")
@@ -216,7 +230,12 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         ]
         named = dict(writes)
         answered, under = control.answered(task_id, named), self._under_on(place.thread_id)
-        return self._threads.encoded(place, rows, control.asked(named), answered, under)
+        recording = self._threads.encoded(place, rows, control.asked(named), answered, under)
+        return _Writing(place, _run(config), rows, recording)
+
+    def _record(self, writing: _Writing) -> None:
+        stands = self._threads.record(writing.recording)
+        self._taken.wrote(writing.place, writing.run, zip(writing.rows, stands, strict=True))
 
     def get_next_version(self, current: Key | None, channel: None = None) -> Key:  # noqa: ARG002
         return control.next_version(current)
@@ -284,7 +303,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        await self._hop(self._threads.record, self._encoded(config, writes, task_id, task_path))
+        await self._hop(self._record, self._encoded(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         await self._hop(self.delete_thread, thread_id)
@@ -317,6 +336,11 @@ def _place(config: RunnableConfig) -> Place:
     if "thread_id" not in told:
         raise BadInput("the config names no thread", hint='{"configurable": {"thread_id": "trip-7"}}')
     return Place(str(told["thread_id"]), told.get("checkpoint_ns") or "", told.get("checkpoint_id") or None)
+
+
+def _run(config: RunnableConfig) -> object:
+    """What tells a run's calls from another one's: LangGraph hands each the dict that was made for the run."""
+    return config.get("metadata")
 
 
 def _config(thread_id: str, ns: str, id_: str) -> RunnableConfig:

@@ -45,6 +45,10 @@ WHERE c.tenant = :tenant AND c.run IN ({each_text:runs})
 SELECT p.ns, p.id, p.step FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({each:steps})
 
+-- name: placed_whole
+SELECT {placed_columns} FROM placed p
+WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({each:steps})
+
 -- name: rows_at
 SELECT {columns}, c.manifest, c.crc FROM checkpoint c
 WHERE c.tenant = :tenant AND c.key IN (SELECT :low + s.item FROM ({each:steps}) AS s)
