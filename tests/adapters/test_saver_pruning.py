@@ -38,7 +38,7 @@ def turn(graph: Any, number: int) -> str:
     return run
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_any_499_of_500_deleted_in_any_order(db: clew.Database, seed: int, long: bool) -> None:
     """Each checkpoint is a run of its own. They go one by one, or (to be quicker) some together."""
     saver, chance = ClewSaver(db), random.Random(seed)
@@ -159,13 +159,13 @@ def test_pruning_while_runs_go_on(db: clew.Database, state: Any) -> None:
     pruning = threading.Thread(target=prune)
     pruning.start()
     try:
-        for number in range(40):
+        for number in range(20):
             turn(graph, number)
     finally:
         done.set()
         pruning.join()
     assert [error for error in pruned if error != 1] == []
-    assert len(pruned) > 3
+    assert pruned
     found = graph.get_state(CONFIG).values["messages"]
-    assert [one.id for one in found[::2]] == [f"q{number}" for number in range(40)]
-    assert [one.text.split()[1] for one in found[1::2]] == [str(2 * number + 1) for number in range(40)]
+    assert [one.id for one in found[::2]] == [f"q{number}" for number in range(20)]
+    assert [one.text.split()[1] for one in found[1::2]] == [str(2 * number + 1) for number in range(20)]
