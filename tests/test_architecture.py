@@ -154,6 +154,12 @@ LAYERS: dict[str, set[str]] = {
         # A framework's runs are run as an agent's are.
         "runs",
         "runtime.executor",
+        # And in a framework's nodes, Clew's functions find what they find in an agent's.
+        "runtime.activation",
+        "runtime.journal",
+        "asking",
+        "state",
+        "storage.changes",
         "runtime.loops",
         "runtime.retry",
         "storage.ledger",

@@ -94,9 +94,14 @@ def read_decision(row: RequestRow, schema: Any = None) -> Any:
         )
     if decision.rejected:
         raise rejection(row, decision)
+    return built(decision.value, schema, name)
+
+
+def built(answer: Any, schema: Any, name: str) -> Any:
+    """An answer as a value of the type that was asked for."""
     if schema is None:
-        return decision.value
-    value = _fitting(decision.value, schema_of(schema), f"the answer to {name}")
+        return answer
+    value = _fitting(answer, schema_of(schema), f"the answer to {name}")
     try:
         return build(schema, value)
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a check of the type's own, in Python

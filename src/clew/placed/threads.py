@@ -63,10 +63,12 @@ class Recording(NamedTuple):
     lease: Lease | None = None
     after: threading.Event | None = None
     done: threading.Event | None = None
-    entries: Sequence[Entry] = ()
+    beside: Sequence[Change | Entry] = ()
 
 
 def _request(activation: str, asked: Question, run: str | None) -> NewRequest:
+    if asked.terms is not None:
+        return asked.terms._replace(activation=activation, ask=check_id(asked.id, "question's id"), run=run, step=None)
     question = encode(asked.value, path="question")
     digest = sha256(question).digest()
     return NewRequest(activation, check_id(asked.id, "question's id"), digest, question, run=run)
@@ -216,11 +218,13 @@ class PlacedThreads(PlacedReading):
         asks: Sequence[Question] = (),
         answered: str | None = None,
         under: Under | None = None,
+        others: Sequence[Change] = (),
     ) -> Recording:
         """The first half of `write`, which does not wait for the database.
 
         What the task of these writes `asks` becomes open requests in the same commit. `answered` names a task whose
-        requests are withdrawn in it, because they have been answered; "" are all tasks of this checkpoint.
+        requests are withdrawn in it, because they have been answered; "" are all tasks of this checkpoint. `others` are
+        written with what asks and answers nothing.
         """
         thread_id = references.check_thread_id(place.thread_id)
         named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
@@ -241,7 +245,7 @@ class PlacedThreads(PlacedReading):
         lease = None if under is None else under.lease
         if asking is None:
             entries = () if under is None else under.beside()
-            return Recording(thread_id, changes, None, lease, entries=entries)
+            return Recording(thread_id, changes, None, lease, beside=[*entries, *others])
         done = threading.Event()
         with self._lock:
             after, self._asking[thread_id] = self._asking.get(thread_id), done
@@ -249,10 +253,10 @@ class PlacedThreads(PlacedReading):
 
     def record(self, recording: Recording) -> list[bool]:
         """The second half of `write`."""
-        thread_id, changes, asking, lease, after, done, entries = recording
+        thread_id, changes, asking, lease, after, done, beside = recording
         if asking is None or done is None:
             branch, epoch = ("main", None) if lease is None else (lease.branch, lease.epoch)
-            given = [*changes, *entries]
+            given = [*changes, *beside]
             found = self._storage.apply(thread_id, given, branch=branch, epoch=epoch) if given else []
             return [bool(answer) for answer in found[: len(changes)]]
         try:

@@ -11,6 +11,7 @@ from clew.state.codec import decode, decode_list
 from clew.state.registry import registry
 from clew.state.seal import record_crc
 from clew.storage.changes import Record
+from clew.storage.ledger import NewRequest
 from clew.storage.placed import PlacedRow, PlacedView, place_of
 from clew.storage.port import Row, Snapshot
 
@@ -40,10 +41,11 @@ class Write(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a task asks people. `id` is unique in its thread."""
+    """What a task asks people. `id` is unique in its thread. `terms`, if there are any, say more of it."""
 
     id: str
     value: Any
+    terms: NewRequest | None = None
 
 
 class Found(NamedTuple):

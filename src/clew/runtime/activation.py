@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+from clew.asking import read_decision
 from clew.errors import ActivationClosed, BadInput, NoRun
 from clew.runtime.forks import Origin
-from clew.storage.ledger import Ledger
+from clew.storage.ledger import Ledger, NewRequest, NewWait, WaitRow
 from clew.storage.port import Lease
 
 P = ParamSpec("P")
@@ -115,9 +116,22 @@ class Activation(ABC):
         """The node is over."""
         self._closed = self._closed or why
 
-    @abstractmethod
-    def asked(self) -> None:
-        """The node asks somebody."""
+    # -- people, signals, time
+
+    def answer(self, request: NewRequest, schema: Any = None) -> Any:
+        """Ask, and the answer once somebody, or the request's expiry, has decided; the way out until then."""
+        row = self.ledger.ask(self.thread_id, request, lease=self.lease)
+        if row.status == "open":
+            self.pause(Pause(f"waits for R-{row.number}", requests=(row.number,)))
+        return read_decision(row, schema)
+
+    def passes(self, call: str) -> None:  # noqa: B027 - nothing, for most
+        """A call begins that may have asked before, and may not ask again: for those who count questions."""
+
+    def wait(self, id: str, name: str | None, ttl: int | None) -> WaitRow:  # noqa: A002
+        """Wait for a signal or for time; how that stands."""
+        new = NewWait(self.run or self.id, self.id, id, name, ttl)
+        return self.ledger.wait(self.thread_id, new, lease=self.lease)
 
     # -- what nodes may ask for
 

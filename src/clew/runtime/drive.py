@@ -74,7 +74,7 @@ class Drive:
         self.origin = origin
         self.context = held.context
         self.where = observing.Where(self.thread._tenant, self.thread.id, self.thread.branch, self.run, agent.name)
-        self.journal = Journal(self.thread._storage, self.thread._tenant, self.thread.id, self.run, self.lease)
+        self.journal = Journal(self.thread._storage, self.thread._tenant, self.thread.id, f"run {self.run}", self.lease)
         self.lender = lender or Lender()
         self._listener = listener
         self._stop = threading.Event()

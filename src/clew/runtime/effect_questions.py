@@ -11,7 +11,7 @@ from clew.errors import BadInput
 from clew.model import from_microseconds
 from clew.runtime.activation import Activation
 from clew.runtime.forks import ASKED, chosen
-from clew.runtime.waiting import ask_in, asking
+from clew.runtime.waiting import asking
 from clew.state.codec import decode
 from clew.state.diff_json import as_json
 from clew.state.shape_types import schema_of
@@ -32,7 +32,7 @@ def ask_unknown(activation: Activation, fn: Callable[..., Any], row: EffectRow) 
         "called_at": from_microseconds(row.created).isoformat(),
     }
     id_ = f"effect {row.key} #{row.attempt}"
-    return ask_in(activation, new_request(question, kind, **asking(activation, id_)), kind)
+    return activation.answer(new_request(question, kind, **asking(activation, id_)), kind)
 
 
 def ask_whether(activation: Activation, fn: Callable[..., Any], row: EffectRow) -> Any:
@@ -45,7 +45,7 @@ def ask_whether(activation: Activation, fn: Callable[..., Any], row: EffectRow) 
         "called_at": from_microseconds(row.created).isoformat(),
     }
     id_ = f"undo {row.key} #{row.attempt}"
-    return ask_in(activation, new_request(question, kind, **asking(activation, id_)), kind)
+    return activation.answer(new_request(question, kind, **asking(activation, id_)), kind)
 
 
 def ask_repeat(
@@ -62,7 +62,7 @@ def ask_repeat(
         request = NewRequest(**known, digest=asked.digest, question=asked.question, schema=asked.schema)
     else:
         request = _compared(activation, call, id_, in_a_line(name, arguments), earlier[:_SHOWN])
-    answer = ask_in(activation, request)
+    answer = activation.answer(request)
     reused = chosen(decode(request.question), answer)
     if reused is None:
         return str(answer)

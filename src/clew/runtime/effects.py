@@ -208,6 +208,7 @@ class Call:
 
     def earlier(self) -> list[EffectRow]:
         """What other paths have done, if this is a fork."""
+        self.activation.passes(f"effect {self.key} #")
         origin, at = self.activation.origin, self.activation.step
         if origin is None or at is None:
             return []

@@ -20,13 +20,13 @@ _FINISHED = -1
 
 
 class Journal:
-    """Records of one run. Safe to use from the threads of its nodes."""
+    """Records of one run, or of whatever `place` names. Safe to use from the threads of its nodes."""
 
-    def __init__(self, storage: Storage, tenant: str, thread_id: str, run: str, lease: Lease) -> None:
+    def __init__(self, storage: Storage, tenant: str, thread_id: str, place: str, lease: Lease | None) -> None:
         self._storage = storage
         self._thread_id = thread_id
         self._seal = seal_of(tenant, thread_id)
-        self._place = f"run {run}"
+        self._place = place
         self._lease = lease
         self._known: dict[tuple[str, int], bytes] = {}
         self._lock = threading.Lock()
@@ -47,7 +47,8 @@ class Journal:
     def keep(self, task: str, idx: int, value: bytes, name: str = "") -> None:
         """Write a record; it is durable when this returns. `Fenced` when the run has passed on."""
         record = self.record(task, idx, value, name)
-        self._storage.apply(self._thread_id, [record], branch=self._lease.branch, epoch=self._lease.epoch)
+        branch, epoch = ("main", None) if self._lease is None else (self._lease.branch, self._lease.epoch)
+        self._storage.apply(self._thread_id, [record], branch=branch, epoch=epoch)
         self.note(task, idx, value)
 
     def record(self, task: str, idx: int, value: bytes, name: str = "") -> Change:

@@ -9,8 +9,9 @@ from clew.asking import new_request
 from clew.errors import ActivationClosed, Rejected
 from clew.runtime.activation import Activation, Slot, Stop
 from clew.runtime.machine import Task
-from clew.runtime.waiting import ask_in, asking
+from clew.runtime.waiting import asking
 from clew.state.private import Lent
+from clew.storage.ledger import NewRequest
 
 _WRITTEN = b"\xc0"
 
@@ -44,7 +45,7 @@ class NodeActivation(Activation):
         if not node.ask_before:
             return
         question = node.ask_before if isinstance(node.ask_before, str) else f"Run {node.name}?"
-        if not ask_in(self, new_request(question, bool, **asking(self, "before")), bool):
+        if not self.answer(new_request(question, bool, **asking(self, "before")), bool):
             raise Rejected(f"{question!r} was answered with no", hint="answer yes to a new run, or cancel this one")
 
     def digest_of(self, value: list[Any]) -> bytes | None:
@@ -69,8 +70,9 @@ class NodeActivation(Activation):
         if self._drive.stopping:
             raise Stop("the run is being cancelled")
 
-    def asked(self) -> None:
+    def answer(self, request: NewRequest, schema: Any = None) -> Any:
         self._drive.opened()
+        return super().answer(request, schema)
 
     def emit(self, value: Any) -> None:
         self.check()

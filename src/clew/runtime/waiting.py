@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from clew.asking import new_request, read_decision
+from clew.asking import new_request
 from clew.errors import BadInput
 from clew.runtime.activation import Activation, Pause, here
 from clew.state.codec import decode, encode
-from clew.storage.ledger import NewRequest, NewWait, RequestRow
 from clew.writing import check_text
 
 T = TypeVar("T")
@@ -74,7 +73,7 @@ def ask(
         default=default,
         approvals=approvals,
     )
-    return ask_in(activation, request, schema)
+    return activation.answer(request, schema)
 
 
 def asking(activation: Activation, id: str) -> dict[str, Any]:  # noqa: A002
@@ -86,20 +85,6 @@ def asking(activation: Activation, id: str) -> dict[str, Any]:  # noqa: A002
         "run": activation.run,
         "step": activation.step,
     }
-
-
-def ask_in(activation: Activation, request: NewRequest, schema: Any = None) -> Any:
-    """Ask as a node does; the answer, or the way out until there is one."""
-    return read_decision(decided(activation, request), schema)
-
-
-def decided(activation: Activation, request: NewRequest) -> RequestRow:
-    """The request once somebody, or its expiry, has decided it."""
-    activation.asked()
-    row = activation.ledger.ask(activation.thread_id, request, lease=activation.lease)
-    if row.status == "open":
-        activation.pause(Pause(f"waits for R-{row.number}", requests=(row.number,)))
-    return row
 
 
 def wait(signal: str, timeout: timedelta | float | None = None) -> Any:
@@ -128,9 +113,7 @@ def sleep(seconds: timedelta | float) -> None:
 
 
 def _wait(activation: Activation, id: str, name: str | None, time: timedelta | float | None) -> tuple[str, Any]:  # noqa: A002
-    ttl = None if time is None else microseconds(time)
-    new = NewWait(activation.run or activation.id, activation.id, id, name, ttl)
-    row = activation.ledger.wait(activation.thread_id, new, lease=activation.lease)
+    row = activation.wait(id, name, None if time is None else microseconds(time))
     return row.state, row.value
 
 

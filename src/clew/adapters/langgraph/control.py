@@ -91,6 +91,11 @@ def next_nodes(values: Mapping[str, Any], versions: Mapping[str, Any], seen: Map
     return [*nodes, *(name for name in sent if isinstance(name, str))]
 
 
+def has_ended(writes: Mapping[str, Any]) -> bool:
+    """Whether a task that writes this has come to its end, and is not run again."""
+    return not any(name in writes for name in (INTERRUPT, RESUME, "__error__", "__error_source_node__"))
+
+
 def asked(writes: Mapping[str, Any]) -> list[Question]:
     """What a task asks people with these writes."""
     interrupts = writes.get(INTERRUPT)

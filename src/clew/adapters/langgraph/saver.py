@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Self
 import clew
 from clew.adapters.langgraph import control, types
 from clew.adapters.langgraph.taken import Taken
+from clew.adapters.langgraph.within import Tasks
 from clew.errors import BadInput, Conflict
 from clew.hop import Hop
 from clew.placed import TOOK, Begun, Found, Items, Place, PlacedThreads, Recording, Trail, Write
@@ -78,6 +79,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         self._hop = Hop()
         self._on_race = on_race
         self._heads: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._tasks = Tasks()
         self._under: Under | None = None
         self._taken = Taken()
 
@@ -230,7 +232,9 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         ]
         named = dict(writes)
         answered, under = control.answered(task_id, named), self._under_on(place.thread_id)
-        recording = self._threads.encoded(place, rows, control.asked(named), answered, under)
+        asks = [self._tasks.with_terms(one) for one in control.asked(named)]
+        others = self._tasks.ended(place.thread_id, task_id) if control.has_ended(named) else ()
+        recording = self._threads.encoded(place, rows, asks, answered, under, others)
         return _Writing(place, _run(config), rows, recording)
 
     def _record(self, writing: _Writing) -> None:
