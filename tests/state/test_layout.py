@@ -401,3 +401,16 @@ def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None
         else:
             bench.fold()
     bench.check()
+
+
+def test_what_a_step_brings_to_one_list_is_not_taken_for_what_it_brings_to_another() -> None:
+    """Two items that refer to blobs, beside one that is a single byte: their sizes add up to the same."""
+    bench = Bench()
+    state: dict[str, Any] = {"large": ["x" * 2000], "small": ["y" * 2000]}
+    bench.save(state)
+    state["large"] += ["a" * 100_000, "b" * 100_000]
+    state["small"].append(1)
+    bench.save(state)
+    bench.check()
+    bench.fold()
+    bench.check()

@@ -21,6 +21,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, chain, groupby, repeat
 from operator import itemgetter
 from struct import Struct
@@ -150,12 +151,11 @@ def unpack_all(rows: Iterable[bytes], seal: int) -> list[Segment]:
     if list(map(crc32, contents, repeat(seal))) != [_HEAD(row)[1] for row in small]:
         raise Corrupt("a payload row does not match its checksum")
     tables = b"".join([row[7 : 7 + row[6]] for row in small])
-    try:
+    alike = None
+    with suppress(ValueError):
         decoded = unpackb(b"".join((b"\xdd", len(small).to_bytes(4, "big"), tables)))
-    except ValueError as error:
-        raise Corrupt(f"a payload row's table is damaged: {error}") from None
-    alike = _alike(decoded, [content[1 + content[0] :] for content in contents])
-    if alike is None:
+        alike = _alike(decoded, [content[1 + content[0] :] for content in contents])
+    if alike is None:  # or some are not what they should be: then this tells
         alike = [segment for row in small for segment in unpack(row, seal)]
     return found + alike
 
@@ -218,7 +218,7 @@ def _segments(table: object, content: memoryview, at: int) -> list[Segment]:
         refs = False
         if kind == ITEMS and type(sizes) is list and _are_sizes(sizes):
             total = sum(sizes)
-            if total != 2 * (end - at):  # else this is the last one, and no size in it is odd
+            if entry is not table[-1] or total != 2 * (end - at):  # else the bytes that are left tell: no size is odd
                 odd = sum(map(_HAS_REFS, sizes))
                 total, refs = total - odd, odd > 0
             stop = at + (total >> 1)
