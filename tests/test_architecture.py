@@ -144,7 +144,17 @@ LAYERS: dict[str, set[str]] = {
         "storage.queue",
         "submitting",
     },
-    "aio_runtime": {"hop", "model", "runs", "runtime", "state", "storage.ledger", "thread", "writing"},
+    "aio_runtime": {
+        "hop",
+        "model",
+        "runs",
+        "runtime",
+        "state",
+        "storage.ledger",
+        "storage.queue",
+        "thread",
+        "writing",
+    },
     "adapters": {
         "errors",
         "model",

@@ -17,12 +17,13 @@ from clew.hop import Hop
 from clew.model import Checkpoint
 from clew.runtime import agent as sync
 from clew.runtime import waiting
-from clew.runtime.agent import Event, IfBusy, _check_busy
+from clew.runtime.agent import Event, begin
 from clew.runtime.drive import Drive, Listener
 from clew.runtime.hops import hop
 from clew.runtime.taking import Taking
 from clew.state.values import ExceptionSummary
 from clew.storage.ledger import RunRow, RunStatus
+from clew.storage.queue import IfBusy
 from clew.thread import Thread
 from clew.writing import Ref
 
@@ -124,8 +125,9 @@ class Agent(sync.Agent):
         context: Any = None,
     ) -> Run:
         """`clew.Agent.run`, awaited. Cancelling the await cancels the run, and keeps what had finished."""
-        _check_busy(if_busy)
-        return await self._awaited(thread, lambda taking: taking.start(input, key=key, context=context))
+        unwanted = threading.Event()
+        take = begin(input, key=key, if_busy=if_busy, context=context, unwanted=unwanted.is_set)
+        return await self._awaited(thread, take, unwanted=unwanted)
 
     async def resume(self, thread: Any, ref: Ref = "head") -> Run:  # type: ignore[override]
         if ref != "head":
@@ -141,7 +143,8 @@ class Agent(sync.Agent):
         if_busy: IfBusy = "reject",
         context: Any = None,
     ) -> AsyncIterator[Event]:
-        _check_busy(if_busy)
+        unwanted = threading.Event()
+        take = begin(input, key=key, if_busy=if_busy, context=context, unwanted=unwanted.is_set)
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Event] = asyncio.Queue()
         drives: list[Drive] = []
@@ -149,8 +152,7 @@ class Agent(sync.Agent):
         def listen(kind: str, node: str | None, value: Any) -> None:
             loop.call_soon_threadsafe(events.put_nowait, Event(kind, node, value))
 
-        begin: Take = lambda taking: taking.start(input, key=key, context=context)  # noqa: E731
-        running = asyncio.ensure_future(self._awaited(thread, begin, listener=listen, drives=drives))
+        running = asyncio.ensure_future(self._awaited(thread, take, listener=listen, drives=drives, unwanted=unwanted))
         try:
             while True:
                 event = asyncio.ensure_future(events.get())
@@ -173,12 +175,18 @@ class Agent(sync.Agent):
         return Run(found, thread, thread._hop)
 
     async def _awaited(
-        self, thread: Any, take: Take, *, listener: Listener | None = None, drives: list[Drive] | None = None
+        self,
+        thread: Any,
+        take: Take,
+        *,
+        listener: Listener | None = None,
+        drives: list[Drive] | None = None,
+        unwanted: threading.Event | None = None,
     ) -> Run:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[runs.Run] = loop.create_future()
         begun: list[Drive] = [] if drives is None else drives
-        unwanted = threading.Event()
+        unwanted = unwanted or threading.Event()
         handle: Thread = thread._handle
 
         def started(drive: Drive) -> None:

@@ -21,6 +21,8 @@ from clew.runtime.retry import Retry
 from clew.runtime.schema import Schema
 from clew.runtime.taking import Taking, drive_here, take_up
 from clew.storage.ledger import RunRow
+from clew.storage.queue import IfBusy
+from clew.submitting import check_busy
 from clew.thread import Thread
 from clew.writing import Ref
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     import asyncio
 
 F = TypeVar("F", bound=Callable[..., Any])
-IfBusy = Literal["reject"]
 
 
 class Event(NamedTuple):
@@ -175,12 +176,15 @@ class Agent:
         """Run on a thread's state with an input, until it is over or has to wait.
 
         The input is a checkpoint of its own: from then on the run cannot vanish. An earlier run of this branch that was
-        left by a process that is gone goes on first. The same `key` is the same run: it is resumed or returned. While
-        the branch belongs to another run, this raises `Busy`. A node's error is raised here, and the run has failed.
-        `context` is for the nodes (`clew.context()`), beside the state.
+        left by a process that is gone goes on first. The same `key` is the same run: it is resumed or returned. A node
+        that fails raises its error here, and the run has failed. `context` is for the nodes (`clew.context()`), beside
+        the state.
+
+        While the branch belongs to another run, this raises `Busy`. With another `if_busy` (`db.submit` says what each
+        does) it stands in line until it is its turn, and is driven here; or by a worker that was faster, and is
+        returned as what became of it.
         """
-        _check_busy(if_busy)
-        return self._driven(thread, lambda taking: taking.start(input, key=key, context=context))
+        return self._driven(thread, begin(input, key=key, if_busy=if_busy, context=context))
 
     def resume(self, thread: Thread, ref: Ref = "head") -> Run:
         """Go on: with a run that waits for what has come, was left, failed or paused; or from any checkpoint.
@@ -202,7 +206,7 @@ class Agent:
         context: Any = None,
     ) -> Iterator[Event]:
         """`run`, telling what happens. Whoever stops listening leaves the run paused after the round under way."""
-        _check_busy(if_busy)
+        taken = begin(input, key=key, if_busy=if_busy, context=context)
         events: queue.SimpleQueue[Event | BaseException] = queue.SimpleQueue()
         drives: list[Drive] = []
 
@@ -211,8 +215,7 @@ class Agent:
 
         def work() -> None:
             try:
-                begin = lambda taking: taking.start(input, key=key, context=context)  # noqa: E731
-                events.put(Event("end", None, self._driven(thread, begin, listener=listen, started=drives.append)))
+                events.put(Event("end", None, self._driven(thread, taken, listener=listen, started=drives.append)))
             except BaseException as error:  # noqa: BLE001 - whoever listens gets it
                 events.put(error)
 
@@ -271,9 +274,14 @@ class Agent:
         return Run(thread._db, drive_here(taken, thread))
 
 
-def _check_busy(if_busy: str) -> None:
-    if if_busy != "reject":
-        raise BadInput(f"if_busy={if_busy!r} is not known", hint='if_busy="reject" raises Busy')
+def begin(
+    given: Any, *, key: str | None, if_busy: IfBusy, context: Any, unwanted: Callable[[], bool] = lambda: False
+) -> Callable[[Taking], Drive | RunRow]:
+    """How a new run is taken up: at once, or after standing in line."""
+    check_busy(if_busy)
+    if if_busy == "reject":
+        return lambda taking: taking.start(given, key=key, context=context)
+    return lambda taking: taking.stand(given, key=key, if_busy=if_busy, context=context, unwanted=unwanted)
 
 
 @overload

@@ -5,6 +5,7 @@ Whoever takes a run up holds the lease of its branch from then on, and either dr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,14 @@ from clew.runtime.forks import Origin
 from clew.runtime.journal import unpack_update
 from clew.runtime.machine import Position, unpack
 from clew.runtime.reducers import Changes
+from clew.runtime.standing import GRACE, its_turn
 from clew.runtime.undoing import STOPPING
 from clew.state.codec import encode
 from clew.state.private import Lender
 from clew.storage.ledger import HOLDING, Ledger, Move, NewRun, RunRow, RunStatus, Start, Want, ledger_of
 from clew.storage.port import Lease
+from clew.storage.queue import IfBusy
+from clew.submitting import submit
 from clew.thread import Thread
 from clew.writing import check_key
 
@@ -155,6 +159,20 @@ class Taking:
                     raise
                 self._recover(held)
         raise Busy(f"branch {self._thread.branch!r} of thread {self._thread.id!r} is taken again and again")
+
+    def stand(
+        self, given: Any, *, key: str | None, if_busy: IfBusy, context: Any, unwanted: Callable[[], bool]
+    ) -> Drive | RunRow:
+        """A new run that stands in line for the branch, and does what `if_busy` says about those before it."""
+        run = submit(
+            self._thread._db, self.ledger, self._agent, self._thread, given,
+            key=key, if_busy=if_busy, context=context, grace=GRACE,
+        )  # fmt: skip
+        row = self._row(run.id)
+        if row.status not in ("queued", "running"):
+            return self.go_on(row)  # the key's run
+        found = its_turn(self._thread._db, self._agent, row.id, loop=self._loop, unwanted=unwanted)
+        return found if isinstance(found, RunRow) else self._taken_up(found)
 
     def _recover(self, row: RunRow) -> None:
         """A run was left by a process that is gone: it goes on first. Its own errors are its own."""

@@ -121,7 +121,7 @@ class Writer:
             return  # the same entry again: an answer was lost
         running = new.status == "running"
         if running:
-            self._refuse_held(new.branch)
+            lines.refuse(self, new.branch)
         standing = lines.Standing(None, None, None) if running else lines.admit(self, new)
         values = {**new._asdict(), **standing._asdict()}
         del values["if_busy"]

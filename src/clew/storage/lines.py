@@ -28,13 +28,7 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     place = {"thread": writer.thread, "branch": new.branch}
     held, status, wanted, agent, others, later = query("line", **place, at=new.at, delay=new.delay)[0]
     if new.if_busy == "reject" and (held or others):
-        raise Busy(
-            f"branch {new.branch!r} of thread {writer.thread_id!r} belongs to run {held}, which is {status}"
-            if held
-            else f"other runs stand in line for branch {new.branch!r} of thread {writer.thread_id!r}",
-            owner=held,
-            hint='if_busy="enqueue" stands in line; "interrupt", "rollback" and "inject" do not wait',
-        )
+        raise _busy(writer.thread_id, new.branch, held, status)
     if later:
         return Standing(None if new.at is not None else new.delay, new.at, None)
     if new.if_busy == "interrupt":
@@ -52,6 +46,23 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     if held or others:
         return Standing(None, None, mine)
     return Standing(new.grace, None, None)
+
+
+def refuse(writer: Writer, branch: str) -> None:
+    """Let nobody begin while another run has the branch, or others stand in line for it."""
+    held, status, _, _, others, _ = writer.query("line", thread=writer.thread, branch=branch, at=None, delay=0)[0]
+    if held or others:
+        raise _busy(writer.thread_id, branch, held, status)
+
+
+def _busy(thread_id: str, branch: str, held: str | None, status: str | None) -> Busy:
+    return Busy(
+        f"branch {branch!r} of thread {thread_id!r} belongs to run {held}, which is {status}"
+        if held
+        else f"other runs stand in line for branch {branch!r} of thread {thread_id!r}",
+        owner=held,
+        hint='if_busy="enqueue" stands in line; "interrupt", "rollback" and "inject" do not wait',
+    )
 
 
 def leave(writer: Writer, branch: str, group: str | None) -> None:
