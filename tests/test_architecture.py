@@ -39,6 +39,7 @@ LAYERS: dict[str, set[str]] = {
         "state",
         "storage.changes",
         "storage.ledger",
+        "storage.queue",
         "storage.placed",
         "storage.placed_requests",
         "storage.port",

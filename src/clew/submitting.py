@@ -10,8 +10,8 @@ from clew import observing, references
 from clew.errors import BadInput, RunExists
 from clew.runs import Run, new_run_id
 from clew.state.codec import encode
-from clew.storage.ledger import Beside, Ledger, NewRun, Start
-from clew.storage.queue import IfBusy
+from clew.storage.ledger import Ledger, NewRun, Start
+from clew.storage.queue import Beside, IfBusy
 from clew.thread import Thread
 from clew.writing import check_key
 

@@ -15,9 +15,9 @@ from ledgers import DAY, Place, ledger_of, new_run
 
 import clew
 from clew.errors import Busy, Fenced
-from clew.storage.ledger import Enter, Move, NewAnswer, NewRequest, NewRun, Rewind, Start, TakeIn, Want
+from clew.storage.ledger import Move, NewAnswer, NewRequest, NewRun, Start, Want
 from clew.storage.port import Lease
-from clew.storage.queue import Limits
+from clew.storage.queue import Enter, Limits, Rewind, TakeIn
 from clew.storage.statements import queries
 
 TRIP = ("trip",)
@@ -131,6 +131,19 @@ def test_a_branch_that_somebody_edits_is_left_alone_for_a_moment(ledger, storage
     assert 0 < ledger.look(TRIP).due_in <= 100_000
     place.let_pass(db, 100_000)
     assert claim(ledger) == ["r1"]
+
+
+def test_who_is_left_alone_for_a_moment_keeps_its_place(ledger, storage, place: Place, db):
+    lease = storage.acquire("trip", "main")
+    queued(ledger, "r1")
+    assert claim(ledger) == []
+    queued(ledger, "r2")
+    storage.release(lease)
+    assert claim(ledger) == []
+    place.let_pass(db, 100_000)
+    assert claim(ledger) == ["r1"]
+    queued(ledger, "r3", if_busy="rollback")
+    assert ledger.run("r2").status == "cancelled"
 
 
 def test_other_branches_have_lines_of_their_own(ledger, storage):

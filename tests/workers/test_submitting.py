@@ -10,7 +10,8 @@ import pytest
 import clew
 from clew.errors import BadInput, Busy
 from clew.runtime.executor import Held, Terms, claim, execute
-from clew.storage.ledger import Beside, ledger_of
+from clew.storage.ledger import ledger_of
+from clew.storage.queue import Beside
 from clew.submitting import submit
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.model import Checkpoint
-from clew.storage.ledger import Entry, TakeIn
+from clew.storage.ledger import Entry
 from clew.storage.port import Lease
+from clew.storage.queue import TakeIn
 from clew.writing import EMPTY_BASE, Writing
 
 

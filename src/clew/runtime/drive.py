@@ -32,7 +32,8 @@ from clew.state.draft import Draft, Extend
 from clew.state.private import Lender, Lent
 from clew.state.values import summary_of
 from clew.storage.changes import Change
-from clew.storage.ledger import ROLL_BACK, STRENGTH, UNDO, Entry, Move, RunStatus, TakeIn, Withdraw
+from clew.storage.ledger import ROLL_BACK, STRENGTH, UNDO, Entry, Move, RunStatus, Withdraw
+from clew.storage.queue import TakeIn
 
 if TYPE_CHECKING:
     import asyncio

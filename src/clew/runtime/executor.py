@@ -16,8 +16,9 @@ from clew.errors import ClewError, Conflict, Corrupt, Fenced, StorageError
 from clew.runtime.retry import ONCE, Retry
 from clew.state.codec import decode, encode
 from clew.state.values import summary_of
-from clew.storage.ledger import HOLDING, Enter, Entry, Ledger, Move, NewRun, Rewind, RunRow, RunStatus, Start, ledger_of
+from clew.storage.ledger import HOLDING, Entry, Ledger, Move, NewRun, RunRow, RunStatus, Start, ledger_of
 from clew.storage.port import Lease
+from clew.storage.queue import Enter, Rewind
 from clew.thread import Thread
 from clew.writing import Memory
 
@@ -204,13 +205,22 @@ class Held:
         error: BaseException | None = None,
         entries: Sequence[Entry] = (),
     ) -> RunStatus:
-        """Write what becomes of it: "done", "waiting" (for `requests`, and its open waits), "sleeping" (`delay`) …"""
+        """Write what becomes of it: "done", "waiting" (for `requests`, and its open waits), "sleeping" (`delay`) …
+
+        The lease goes back with that.
+        """
         with self._lock:
             if self._closed:
                 raise Fenced(f"run {self.row.id} was given back: somebody else goes on with it")
             move = self.ending(status, requests=requests, delay=delay, error=error, step=self._step())
-            self.ledger.apply(self.row.thread_id, [*entries, move], lease=self.lease)
-            return self.ended(status)
+            try:
+                self.ledger.apply(self.row.thread_id, [*entries, move], lease=self.lease, release=True)
+            except (Fenced, Conflict):
+                row = self.ledger.run(self.row.id)
+                if row is None or (row.epoch, row.status) != (self.row.epoch, status):
+                    raise
+                self.close()  # it was written before; that answer was lost
+            return self.ended(status, released=True)
 
     def _step(self) -> int | None:
         base = self.thread._memory.base
@@ -251,9 +261,8 @@ class Held:
                     return self.status
                 try:
                     status = self.end("sleeping", delay=delay)
-                    self.close()
                 except Conflict:
-                    row = self.ledger.run(self.row.id)  # an answer was lost, or it has just ended
+                    row = self.ledger.run(self.row.id)  # it has just ended
                     return self.ended("cancelled" if row is None else row.status)
                 except StorageError as error:
                     if not error.retryable or time.monotonic() > deadline:

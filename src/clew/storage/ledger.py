@@ -23,10 +23,10 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from clew.storage.queue import IfBusy, Queue
+from clew.storage.queue import Beside, Enter, IfBusy, Queue, Release, Rewind, TakeIn
 
 if TYPE_CHECKING:
     from clew.storage.port import Lease, Storage
@@ -268,29 +268,6 @@ class Move(NamedTuple):
     step: int | None = None
 
 
-class Enter(NamedTuple):
-    """A run's input has become the checkpoint that this rides on. `parent…` is where a run on a fork comes from."""
-
-    run: str
-    parent: str | None = None
-    parent_step: int | None = None
-
-
-class TakeIn(NamedTuple):
-    """The inputs of queued runs are part of the checkpoint that this rides on: they are done with that."""
-
-    run: str
-    taken: Sequence[str]
-
-
-class Rewind(NamedTuple):
-    """Point the lease's branch at an earlier step (None: at nothing). The tip keeps the name `old_tip`."""
-
-    branch: str
-    step: int | None
-    old_tip: str
-
-
 class Want(NamedTuple):
     """Leave word for whoever runs it ("cancel", "compensate", "pause"), if no stronger one was; None takes it back."""
 
@@ -321,17 +298,7 @@ class Complete(NamedTuple):
     value: bytes | None = None
 
 
-class Beside(NamedTuple):
-    """Something of somebody else's, in the same transaction.
-
-    Called with psycopg's connection; on SQLite, with the function that executes a statement.
-    It is called again when the transaction is done again, because its outcome was lost.
-    """
-
-    act: Callable[[Any], None]
-
-
-Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete | Beside
+Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete | Beside | Release
 
 
 # -- waits
@@ -367,8 +334,13 @@ class Notice(NamedTuple):
 class Ledger(Queue, Protocol):
     """The ledger of one tenant. `after` is what the last row of a page says; None begins."""
 
-    def apply(self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None) -> None:
-        """Write entries in a transaction of their own. A thread that is new is made for a run that starts."""
+    def apply(
+        self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None, release: bool = False
+    ) -> None:
+        """Write entries in a transaction of their own. A thread that is new is made for a run that starts.
+
+        `release`: the lease goes back with that.
+        """
         ...
 
     # Runs.

@@ -14,22 +14,19 @@ from clew.storage.ledger import (
     STRENGTH,
     UNDO,
     Ask,
-    Beside,
     Complete,
     EffectState,
-    Enter,
     Entry,
     Move,
     NewRequest,
     NewRun,
     RequestRow,
-    Rewind,
     Start,
-    TakeIn,
     Want,
     Withdraw,
 )
 from clew.storage.ledger_rows import Seal, effect_place, request_place, run_place, stamped
+from clew.storage.queue import Beside, Enter, Release, Rewind, TakeIn
 
 if TYPE_CHECKING:
     from clew.storage.relational import Run
@@ -104,6 +101,8 @@ class Writer:
                 self._withdraw(numbers, of_run, activation)
             case Complete():
                 self.complete(entry)
+            case Release(lease, owner):
+                self.query("release_ref", thread=self.thread, name=lease.branch, epoch=lease.epoch, owner=owner)
             case Beside(act):
                 act(self._connection)
 

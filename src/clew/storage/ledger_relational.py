@@ -38,7 +38,7 @@ from clew.storage.ledger import (
 from clew.storage.ledger_entries import Writer
 from clew.storage.ledger_rows import Seal, answer_place, effect_place, request_place, signal_place, stamped
 from clew.storage.port import Lease, Storage
-from clew.storage.queue import NO_LIMITS, Limits, Look
+from clew.storage.queue import NO_LIMITS, Limits, Look, Release
 from clew.storage.refusals import no_thread
 from clew.storage.relational import Relational, Run
 
@@ -84,9 +84,15 @@ class RelationalLedger:
         thread: int = found[0][0]
         return thread
 
-    def apply(self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None) -> None:
+    def apply(
+        self, thread_id: str, entries: Sequence[Entry], *, lease: Lease | None = None, release: bool = False
+    ) -> None:
         branch, epoch = ("main", None) if lease is None else (lease.branch, lease.epoch)
+        if lease is not None and release:
+            entries = [*entries, Release(lease, self._storage._my_owner())]
         cast("Storage", self._storage).apply(thread_id, entries, branch=branch, epoch=epoch)
+        if lease is not None and release:
+            self._storage._engine.hold(self._tenant, lease, held=False)
         self._storage._engine.ring()
 
     # -- runs

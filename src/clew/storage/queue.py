@@ -5,11 +5,12 @@ The rows of runs are all there is of it (docs/design/workers.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from clew.storage.ledger import RunRow
+    from clew.storage.port import Lease
 
 IfBusy = Literal["enqueue", "reject", "interrupt", "rollback", "inject"]
 """What becomes of a new run while its branch is held (docs/design/workers.md)."""
@@ -31,6 +32,49 @@ class Look(NamedTuple):
 
     due_in: int | None
     abandoned: bool
+
+
+# -- entries that take part in a line: see `Ledger.apply`
+
+
+class Enter(NamedTuple):
+    """A run's input has become the checkpoint that this rides on. `parent…` is where a run on a fork comes from."""
+
+    run: str
+    parent: str | None = None
+    parent_step: int | None = None
+
+
+class TakeIn(NamedTuple):
+    """The inputs of queued runs are part of the checkpoint that this rides on: they are done with that."""
+
+    run: str
+    taken: Sequence[str]
+
+
+class Rewind(NamedTuple):
+    """Point the lease's branch at an earlier step (None: at nothing). The tip keeps the name `old_tip`."""
+
+    branch: str
+    step: int | None
+    old_tip: str
+
+
+class Beside(NamedTuple):
+    """Something of somebody else's, in the same transaction.
+
+    Called with psycopg's connection; on SQLite, with the function that executes a statement.
+    It is called again when the transaction is done again, because its outcome was lost.
+    """
+
+    act: Callable[[Any], None]
+
+
+class Release(NamedTuple):
+    """The lease that this is written under goes back with it."""
+
+    lease: Lease
+    owner: int | None
 
 
 class Queue(Protocol):

@@ -207,7 +207,8 @@ SELECT r.status, r.thread, (SELECT t.id FROM thread t WHERE t.thread = r.thread)
 FROM run r WHERE r.tenant = :tenant AND r.seq = :seq
 
 -- name: set_wake (sqlite)
-UPDATE run SET wake = {stamp} + :delay WHERE tenant = :tenant AND seq = :seq
+-- One that is left alone for a moment keeps its place: it counts as called.
+UPDATE run SET wake = {stamp} + :delay, grace = CASE WHEN :delay IS NULL THEN grace ELSE max(grace, 1) END WHERE tenant = :tenant AND seq = :seq
 
 -- name: take_run (sqlite)
 UPDATE run SET status = 'running', wake = NULL, epoch = :epoch, attempts = attempts + 1, updated = {stamp}, stood = :stood,
