@@ -17,7 +17,7 @@ from test_worker import Gate, agent_of, noting
 import clew
 from clew.errors import Busy
 
-RACERS = Path(__file__).with_name("racing.py")
+RACERS = Path(__file__).with_name("contenders.py")
 
 
 def test_run_stands_in_line_until_it_is_its_turn(db):
@@ -147,7 +147,7 @@ POLICIES = ["enqueue", "reject", "interrupt", "rollback", "inject"]
 @pytest.mark.parametrize("policy", [*POLICIES, "all"])
 def test_racing_submits(shared_url, policy):
     """A worker drives while 100 runs are submitted from four processes."""
-    from racing import racer
+    from contenders import racer
 
     agent = racer()
     with clew.open(shared_url, durability="relaxed") as db, clew.Worker(db, [agent], concurrency=2):

@@ -1,4 +1,4 @@
-"""Submits 25 runs to one thread, for races: `python racing.py URL NUMBER POLICY …`. It prints what was admitted."""
+"""Submits 25 runs to one thread, for races: `python contenders.py URL NUMBER POLICY …`. It prints what was admitted."""
 
 from __future__ import annotations
 
