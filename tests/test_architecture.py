@@ -111,6 +111,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "runtime": {
         "asking",
+        "storage.wanted",
         "database",
         "errors",
         "hop",

@@ -21,6 +21,7 @@ from clew.runtime.effects import Done, effect
 from clew.runtime.machine import Send
 from clew.runtime.reducers import merge, messages
 from clew.runtime.retry import Retry
+from clew.runtime.transactions import transaction
 from clew.runtime.waiting import ask, checkpoint, context, emit, sleep, wait
 from clew.runtime.worker import Worker
 from clew.state.diff import Diff, diff
@@ -41,6 +42,7 @@ __all__ = [
     "agent",
     "recorded",
     "effect",
+    "transaction",
     "call_key",
     "ask",
     "wait",

@@ -32,8 +32,9 @@ from clew.state.draft import Draft, Extend
 from clew.state.private import Lender, Lent
 from clew.state.values import summary_of
 from clew.storage.changes import Change
-from clew.storage.ledger import ROLL_BACK, STRENGTH, UNDO, Entry, Move, RunStatus, Withdraw
+from clew.storage.ledger import Entry, Move, RunStatus, Withdraw
 from clew.storage.queue import TakeIn
+from clew.storage.wanted import ROLL_BACK, STRENGTH, UNDO
 
 if TYPE_CHECKING:
     import asyncio

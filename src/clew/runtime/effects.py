@@ -46,6 +46,13 @@ class Done(NamedTuple):
     result: Any = None
 
 
+class Transaction(NamedTuple):
+    """The function of an effect on the user's own tables, given a connection first; and how long it may take."""
+
+    fn: Callable[..., Any]
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """An effect as it was declared."""
@@ -56,6 +63,7 @@ class Declared:
     on_unknown: Unknown = "ask"
     not_done: tuple[type[Exception], ...] = ()
     compensate: Callable[..., Any] | None = None
+    transaction: Transaction | None = None
 
     def text_of_key(self, args: Any, kwargs: Any) -> str:
         key = self.key(*args, **kwargs) if callable(self.key) else self.key
@@ -177,27 +185,16 @@ class Call:
 
     def claim(self, again: EffectRow | None = None) -> Claimed:
         """Claim the key, or see what there is. `again`: a claim that is to be made once more."""
-        activation = self.activation
-        activation.check()
+        self.activation.check()
         token = os.urandom(8).hex()
+        if self.declared.transaction is not None:
+            return self._transacted(self.declared.transaction, token, again)
         _under_way[token] = Future()  # before anybody can see the claim
         claimed: Claimed | None = None
         try:
+            activation = self.activation
             claimed = activation.ledger.claim(
-                activation.thread_id,
-                activation.branch,
-                NewEffect(
-                    self.key,
-                    self.declared.name,
-                    self.digest,
-                    token,
-                    run=activation.run,
-                    activation=activation.id,
-                    step=activation.step,
-                    shown=self.shown,
-                    again=None if again is None else again.token,
-                ),
-                lease=activation.lease,
+                activation.thread_id, activation.branch, self._new(token, again), lease=activation.lease
             )
         finally:
             if claimed is None or not claimed.mine:
@@ -205,6 +202,38 @@ class Call:
         if claimed.mine:
             self.claimed = claimed.row
         return claimed
+
+    def _new(self, token: str, again: EffectRow | None) -> NewEffect:
+        activation = self.activation
+        return NewEffect(
+            self.key,
+            self.declared.name,
+            self.digest,
+            token,
+            run=activation.run,
+            activation=activation.id,
+            step=activation.step,
+            shown=self.shown,
+            again=None if again is None else again.token,
+        )
+
+    def _transacted(self, transaction: Transaction, token: str, again: EffectRow | None) -> Claimed:
+        """Claim the key, do it, and record it: one commit."""
+        activation, new = self.activation, self._new(token, again)
+        place = inside.set(f"the transaction {self.declared.name!r}")
+        try:
+            return activation.ledger.transact(
+                activation.thread_id,
+                activation.branch,
+                new,
+                lambda connection: encode(
+                    transaction.fn(connection, *self.args, **self.kwargs), path=f"{self.declared.name} returned"
+                ),
+                seconds=transaction.seconds,
+                lease=activation.lease,
+            )
+        finally:
+            inside.reset(place)
 
     def earlier(self) -> list[EffectRow]:
         """What other paths have done, if this is a fork."""
@@ -279,6 +308,9 @@ def _to_result(call: Call, span: observing.Span) -> Steps:
         if isinstance(seen, Done):
             return seen.result
         row, error = seen.row, None
+        if seen.mine and row.state == "done":
+            span.ends("done")
+            return _result(row)
         if seen.mine:
             result, error = yield from _made(call, row)
             if error is None:

@@ -15,8 +15,10 @@ from clew.runtime.effect_questions import ask_whether, in_a_line
 from clew.runtime.effects import Declared, called, declared
 from clew.runtime.machine import Task
 from clew.runtime.node_activation import NodeActivation
+from clew.runtime.transactions import within
 from clew.state.codec import decode, encode
-from clew.storage.ledger import ROLL_BACK, UNDO, Complete, EffectRow, RunStatus, Want, Withdraw
+from clew.storage.ledger import Complete, EffectRow, RunStatus, Want, Withdraw
+from clew.storage.wanted import ROLL_BACK, UNDO
 
 if TYPE_CHECKING:
     from clew.runtime.drive import Drive
@@ -93,7 +95,11 @@ def _undo(drive: Drive, activation: Undoing, row: EffectRow) -> None:
     result = None if row.value is None else decode(row.value)
     from clew.runtime.loops import own_loop, start
 
-    made = called(Declared(of.compensate, f"undo {of.name}", key))(result, *args, **kwargs)
+    name = f"undo {of.name}"
+    undo = Declared(of.compensate, name, key)
+    if of.transaction is not None:
+        undo = within(of.compensate, name, key, of.transaction.seconds)
+    made = called(undo)(result, *args, **kwargs)
     if inspect.iscoroutine(made):
         start(made, drive.held.loop or own_loop()).result()
     newest = drive.ledger.effects(drive.thread.id, key=key)

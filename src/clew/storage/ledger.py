@@ -23,8 +23,8 @@ Values (`bytes`) are the codec's, made and read by the layers above. Durations a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from clew.storage.queue import Beside, Enter, IfBusy, Queue, Release, Rewind, TakeIn
 
@@ -35,22 +35,6 @@ RunStatus = Literal["queued", "running", "waiting", "sleeping", "paused", "done"
 HOLDING: tuple[RunStatus, ...] = ("running", "waiting", "sleeping", "paused")
 """A run in one of these has its branch. Queued ones stand in line for it."""
 ENDED: tuple[RunStatus, ...] = ("done", "failed", "cancelled", "dead")
-
-UNDO, ROLL_BACK = "undo", "roll back"
-"""The words of a run whose effects are being undone, to be cancelled or rolled back then. They were heard: a run that
-waits with one is not due because of it."""
-STRENGTH: dict[str | None, int] = {
-    None: 0,
-    "inject": 1,
-    "pause": 2,
-    "cancel": 3,
-    "interrupt": 3,
-    "compensate": 4,
-    "rollback": 5,
-    UNDO: 6,
-    ROLL_BACK: 7,
-}
-"""Word that is left replaces what is weaker."""
 
 EffectState = Literal["claimed", "done", "failed", "unknown", "compensated"]
 RequestStatus = Literal["open", "answered", "expired", "withdrawn"]
@@ -381,6 +365,22 @@ class Ledger(Queue, Protocol):
 
         Of several claims, the newest with these arguments counts. One that has failed is claimed anew; one whose
         claimer is gone becomes `unknown` here. What was done with these arguments is not claimed `again`.
+        """
+        ...
+
+    def transact(
+        self,
+        thread_id: str,
+        branch: str,
+        effect: NewEffect,
+        work: Callable[[Any], bytes],
+        *,
+        seconds: float,
+        lease: Lease | None,
+    ) -> Claimed:
+        """Claim a key, do the work on the transaction's connection, and record its result: one commit, or nothing.
+
+        `mine`: it was done here. The work may be done again when the outcome of its transaction was lost.
         """
         ...
 

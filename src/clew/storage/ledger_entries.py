@@ -10,9 +10,6 @@ from clew.storage import lines
 from clew.storage.ledger import (
     ENDED,
     HOLDING,
-    ROLL_BACK,
-    STRENGTH,
-    UNDO,
     Ask,
     Complete,
     EffectState,
@@ -27,6 +24,7 @@ from clew.storage.ledger import (
 )
 from clew.storage.ledger_rows import Seal, effect_place, request_place, run_place, stamped
 from clew.storage.queue import Beside, Enter, Release, Rewind, TakeIn
+from clew.storage.wanted import ROLL_BACK, STRENGTH, UNDO
 
 if TYPE_CHECKING:
     from clew.storage.relational import Run

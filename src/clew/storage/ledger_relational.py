@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -37,8 +37,9 @@ from clew.storage.ledger import (
 )
 from clew.storage.ledger_entries import Writer
 from clew.storage.ledger_rows import Seal, answer_place, effect_place, request_place, signal_place, stamped
+from clew.storage.lending import lent
 from clew.storage.port import Lease, Storage
-from clew.storage.queue import NO_LIMITS, Limits, Look, Release
+from clew.storage.queue import NO_LIMITS, Beside, Limits, Look, Release
 from clew.storage.refusals import no_thread
 from clew.storage.relational import Relational, Run
 
@@ -185,24 +186,61 @@ class RelationalLedger:
         with self._writing(thread_id) as query:
             thread = self._thread(query, thread_id)
             self._fence(query, lease)
-            rows = [self._seal.effect(row, thread_id) for row in query("claims", thread=thread, key=effect.key)]
-            # Paths of a thread may have claimed a key with arguments of their own: each sees its own claim.
-            same = next((row for row in rows if (row.name, row.args) == (effect.name, effect.args)), None)
-            known = same or (rows[0] if rows else None)
-            if known is not None:
-                known = self._seen(query, thread, thread_id, known)
-                if known.token == effect.token:  # asked again: the answer to the first time was lost
-                    return Claimed(known, known.state == "claimed")
-                repeats = same is not None and known.state == "done"
-                if effect.again != known.token or known.state == "claimed" or repeats:
-                    _same_call(known, effect, thread_id)
-                    if known.state != "failed":
-                        return Claimed(known, mine=False)
-            values = effect._asdict()
-            del values["again"]
-            values["shown"] = self._seal.close(effect_place(thread_id, effect.token), effect.shown)
-            values |= {"attempt": rows[0].attempt + 1 if rows else 1, "epoch": lease.epoch if lease else 0}
-            claimed = query("claim_effect", **values, thread=thread, branch=branch)
+            return self._claimed(query, thread, thread_id, branch, effect, lease)
+
+    def transact(
+        self,
+        thread_id: str,
+        branch: str,
+        effect: NewEffect,
+        work: Callable[[Any], bytes],
+        *,
+        seconds: float,
+        lease: Lease | None,
+    ) -> Claimed:
+        found: list[Claimed] = []
+
+        def act(connection: Any) -> None:
+            query = stamped(self._storage._run(connection))  # type: ignore[attr-defined]
+            claimed = self._claimed(query, self._thread(query, thread_id), thread_id, branch, effect, lease)
+            if claimed.mine:
+                try:
+                    with lent(self._storage, connection, seconds) as own:
+                        value = work(own)
+                except Exception as error:
+                    raise _Raised(error) from error
+                done = Complete(effect.key, effect.token, "done", value)
+                Writer(query, self._tenant, self._thread(query, thread_id), thread_id).complete(done)
+                claimed = Claimed(claimed.row._replace(state="done", value=value), mine=True)
+            found[:] = [claimed]
+
+        try:
+            self.apply(thread_id, [Beside(act)], lease=lease)
+        except _Raised as raised:
+            raise raised.error from raised.error.__cause__
+        return found[0]
+
+    def _claimed(
+        self, query: Run, thread: int, thread_id: str, branch: str, effect: NewEffect, lease: Lease | None
+    ) -> Claimed:
+        rows = [self._seal.effect(row, thread_id) for row in query("claims", thread=thread, key=effect.key)]
+        # Paths of a thread may have claimed a key with arguments of their own: each sees its own claim.
+        same = next((row for row in rows if (row.name, row.args) == (effect.name, effect.args)), None)
+        known = same or (rows[0] if rows else None)
+        if known is not None:
+            known = self._seen(query, thread, thread_id, known)
+            if known.token == effect.token:  # asked again: the answer to the first time was lost
+                return Claimed(known, known.state == "claimed")
+            repeats = same is not None and known.state == "done"
+            if effect.again != known.token or known.state == "claimed" or repeats:
+                _same_call(known, effect, thread_id)
+                if known.state != "failed":
+                    return Claimed(known, mine=False)
+        values = effect._asdict()
+        del values["again"]
+        values["shown"] = self._seal.close(effect_place(thread_id, effect.token), effect.shown)
+        values |= {"attempt": rows[0].attempt + 1 if rows else 1, "epoch": lease.epoch if lease else 0}
+        claimed = query("claim_effect", **values, thread=thread, branch=branch)
         return Claimed(self._seal.effect(claimed[0], thread_id), mine=True)
 
     def _seen(self, query: Run, thread: int, thread_id: str, row: EffectRow) -> EffectRow:
@@ -379,6 +417,14 @@ class RelationalLedger:
     def not_told(self, notice: Notice, *, delay: int) -> None:
         with self._writing(None) as query:
             query("notice_not_told", number=notice.number, event=notice.event, token=notice.token, delay=delay)
+
+
+class _Raised(Exception):
+    """What the user's code has raised: not an error of the database that is to be translated, or tried again."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def _same_call(newest: EffectRow, effect: NewEffect, thread_id: str) -> None:

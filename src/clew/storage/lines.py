@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.errors import Busy
-from clew.storage.ledger import STRENGTH, Move, NewRun
+from clew.storage.ledger import Move, NewRun
+from clew.storage.wanted import STRENGTH
 
 if TYPE_CHECKING:
     from clew.storage.ledger_entries import Writer
