@@ -344,6 +344,20 @@ def test_left_to_whoever_admitted_it(ledger, storage):
     assert ledger.claim_run("r2").id == "r2"
 
 
+def test_one_that_is_not_due_is_claimed_by_force_only(ledger, storage):
+    queued(ledger, "r1")
+    assert ledger.claim_run("r1", forced=False).id == "r1"
+    assert ledger.claim_run("r1", forced=False) is None
+    end(ledger, storage, "r1", "sleeping", delay=DAY)
+    assert ledger.claim_run("r1", forced=False) is None
+    assert ledger.claim_run("r1").id == "r1"
+    end(ledger, storage, "r1", "waiting")
+    assert ledger.claim_run("r1", forced=False) is None
+    assert ledger.claim_run("r1").id == "r1"
+    storage.release(Lease("trip", "main", ledger.run("r1").epoch))  # it was left
+    assert ledger.claim_run("r1", forced=False).crashes == 1
+
+
 def test_one_that_is_left_to_whoever_admitted_it_has_its_turn(ledger, storage):
     for name in ("r1", "r2", "r3"):
         queued(ledger, name, grace=DAY)

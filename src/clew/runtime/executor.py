@@ -326,22 +326,24 @@ def claim(
     executors: Sequence[Executor],
     *,
     run: str,
+    due: bool = False,
     terms: Terms = Terms(),  # noqa: B008 - a constant
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> Held | None:
     """Claim one run by its id, due or not; None when it is not its turn, somebody has it, it is over or unknown here.
 
-    What a queue of somebody else's calls: `if held := claim(db, agents, run=id): execute(held)`.
+    What a queue of somebody else's calls: `if held := claim(db, agents, run=id, due=True): execute(held)`. With `due`,
+    a run is left alone that sleeps or waits still, however often it is asked for.
     """
     ledger = ledger_of(db._storage)
     names = names_of(executors)
     row = ledger.run(run)
     if row is None or row.agent not in names:
         return None
-    claimed = ledger.claim_run(run)
+    claimed = ledger.claim_run(run, forced=not due)
     if claimed is None and row.status in HOLDING:
         ledger.look([row.agent])  # whoever has the branch may be dead, and it is known then
-        claimed = ledger.claim_run(run)
+        claimed = ledger.claim_run(run, forced=not due)
     return None if claimed is None else held_of(db, names[row.agent], claimed, terms=terms, loop=loop)
 
 

@@ -31,7 +31,7 @@ class Claims(Protocol):
         """Take runs up, with their leases. `NoOwner` when the owner row is gone."""
         ...
 
-    def claim_run(self, owner: int, run: str) -> list[tuple[Any, ...]]: ...
+    def claim_run(self, owner: int, run: str, *, forced: bool) -> list[tuple[Any, ...]]: ...
     def look(self, owner: int | None, agents: Sequence[str]) -> Seen: ...
 
 
@@ -54,8 +54,8 @@ class Claiming:
     def claim(self, agents: Sequence[str], count: int, limits: Limits, *, sweep: bool) -> list[RunRow]:
         return self._held(lambda owner: self._storage._claims.claim_runs(owner, agents, count, limits, sweep=sweep))
 
-    def claim_one(self, run: str) -> RunRow | None:
-        found = self._held(lambda owner: self._storage._claims.claim_run(owner, run))
+    def claim_one(self, run: str, *, forced: bool) -> RunRow | None:
+        found = self._held(lambda owner: self._storage._claims.claim_run(owner, run, forced=forced))
         return found[0] if found else None
 
     def _held(self, take: Callable[[int], list[tuple[Any, ...]]]) -> list[RunRow]:

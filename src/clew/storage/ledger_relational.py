@@ -162,8 +162,8 @@ class RelationalLedger:
     ) -> list[RunRow]:
         return self._claiming.claim(agents, count, limits, sweep=sweep)
 
-    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
-        return self._claiming.claim_one(id)
+    def claim_run(self, id: str, *, forced: bool = True) -> RunRow | None:  # noqa: A002
+        return self._claiming.claim_one(id, forced=forced)
 
     def is_due(self, id: str) -> bool:  # noqa: A002
         with self._reading() as query:

@@ -43,8 +43,8 @@ class PostgresClaims:
             group_limit=limits.group,
         )
 
-    def claim_run(self, owner: int, run: str) -> list[tuple[Any, ...]]:
-        return self._claimed("claim_run", owner=owner, id=run)
+    def claim_run(self, owner: int, run: str, *, forced: bool) -> list[tuple[Any, ...]]:
+        return self._claimed("claim_run", owner=owner, id=run, forced=forced)
 
     def look(self, owner: int | None, agents: Sequence[str]) -> Seen:
         with translated():

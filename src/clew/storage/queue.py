@@ -89,8 +89,11 @@ class Queue(Protocol):
         """
         ...
 
-    def claim_run(self, id: str) -> RunRow | None:  # noqa: A002
-        """Take up one run, due or not; None when it stands in line, is held, or is over."""
+    def claim_run(self, id: str, *, forced: bool = True) -> RunRow | None:  # noqa: A002
+        """Take up one run, due or not; None when it stands in line, is held, or is over.
+
+        Not `forced`: only if it is due by now, or was left.
+        """
         ...
 
     def is_due(self, id: str) -> bool:  # noqa: A002

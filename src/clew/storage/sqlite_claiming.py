@@ -60,13 +60,13 @@ class SqliteClaims:
                         room[agent] -= 1
             return taken
 
-    def claim_run(self, owner: int, run: str) -> list[tuple[Any, ...]]:
+    def claim_run(self, owner: int, run: str, *, forced: bool) -> list[tuple[Any, ...]]:
         with self._storage._leasing(None) as plain:
             query = stamped(plain)
             if not query("beat", owner=owner, expiry=self._storage._engine.expiry):
                 raise NoOwner
             found = query("seq_of_run", id=run)
-            row = self._take(query, owner, found[0][0], None, forced=True) if found else None
+            row = self._take(query, owner, found[0][0], None, forced=forced) if found else None
             return [row] if row else []
 
     def look(self, owner: int | None, agents: Sequence[str]) -> Seen:

@@ -227,7 +227,7 @@ SELECT {run_columns} FROM clew.claim_runs(:tenant, :strict, :owner, :expiry, :ag
     :tenant_limit::integer, :group_limit::integer) AS r
 
 -- name: claim_run (postgres)
-SELECT {run_columns} FROM clew.claim_run(:tenant, :strict, :owner, :expiry, :id) AS r
+SELECT {run_columns} FROM clew.claim_run(:tenant, :strict, :owner, :expiry, :id, :forced) AS r
 
 -- name: look_for_runs (postgres)
 SELECT due_in, abandoned, owners, mine FROM clew.look_for_runs(:tenant, :owner::bigint, :agents::text[])
