@@ -165,6 +165,7 @@ LAYERS: dict[str, set[str]] = {
         "placed",
         # A framework's runs are run as an agent's are.
         "runs",
+        "runtime.crew",
         "runtime.executor",
         # And in a framework's nodes, Clew's functions find what they find in an agent's.
         "runtime.activation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, get_args
 
@@ -46,11 +46,12 @@ def submit(
     priority: int = 0,
     group: str | None = None,
     grace: float = 0.0,
-    beside: Sequence[Beside] = (),
+    beside: Callable[[str], Beside] | None = None,
 ) -> Run:
     """Admit a run in one transaction: see `Database.submit`.
 
-    `beside` is done in that transaction too; `grace` seconds it is left to the caller, once it is its turn.
+    `beside`, a function of the run's id, gives what is done in that transaction too; `grace` seconds it is left to the
+    caller, once it is its turn.
     """
     on = db.thread(thread) if isinstance(thread, str) else thread
     check_busy(if_busy)
@@ -80,7 +81,8 @@ def submit(
     place = observing.Where(on._tenant, on.id, on.branch, new.id, agent.name)
     try:
         with observing.span("start", agent.name, place) as span:
-            ledger.apply(on.id, [Start(new._replace(trace=span.trace)), *beside])
+            others = [] if beside is None else [beside(new.id)]
+            ledger.apply(on.id, [Start(new._replace(trace=span.trace)), *others])
     except RunExists as exists:
         new = new._replace(id=exists.run)
     return db.run(new.id)

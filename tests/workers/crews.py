@@ -33,8 +33,10 @@ def until(done: Callable[[], Any], patience: float = PATIENCE, every: float = 0.
 class Crew:
     """So many workers on one database; whoever is killed is replaced."""
 
-    def __init__(self, size: int, *arguments: Any, prefix: Sequence[str] = (), env: Any = None) -> None:
-        self._command = [*prefix, sys.executable, str(ERRANDS), *map(str, arguments)]
+    def __init__(
+        self, size: int, *arguments: Any, prefix: Sequence[str] = (), env: Any = None, script: Path = ERRANDS
+    ) -> None:
+        self._command = [*prefix, sys.executable, str(script), *map(str, arguments)]
         self._env = env
         self.workers = [self.hire() for _ in range(size)]
         self.kills = 0

@@ -194,14 +194,14 @@ def test_something_of_somebody_elses_rides_on_a_submit(db, url):
         table = "clew.run" if url.startswith("postgres") else "run"
         seen.append([row[0] for row in execute(f"SELECT id FROM {table}").fetchall()])
 
-    run = submit(db, ledger, agent, "trip-7", {"log": []}, beside=[Beside(look)])
+    run = submit(db, ledger, agent, "trip-7", {"log": []}, beside=lambda _: Beside(look))
     assert seen == [[run.id]]
 
     def refuse(connection: Any) -> None:
         raise BadInput("no")
 
     with pytest.raises(BadInput):
-        submit(db, ledger, agent, "trip-7", {"log": []}, beside=[Beside(refuse)])
+        submit(db, ledger, agent, "trip-7", {"log": []}, beside=lambda _: Beside(refuse))
     assert len(db.runs()) == 1
 
 
