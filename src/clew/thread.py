@@ -55,7 +55,7 @@ class Thread(Writing):
         Reading the head makes it the base of this handle's next `save`.
         """
         if ref == "head":
-            return self._read_head(saving=False)
+            return self._read_head()
         return self._source.at(ref)
 
     def checkpoint(self, ref: Ref = "head") -> Checkpoint:
@@ -178,7 +178,7 @@ class Thread(Writing):
         self._memory.lease = lease
         saved = False
         try:
-            state = self._read_head(saving=True)
+            state = self._read_head()
             before = self._memory.base
             yield state
             self._check_state(state)

@@ -120,19 +120,19 @@ class Writing:
                     f"a state's keys are str; {key!r} is {type(key).__name__}", hint="nested dicts may have others"
                 )
 
-    def _read_head(self, *, saving: bool) -> dict[str, Any]:
-        state, base = self._load_head(saving=saving)
+    def _read_head(self) -> dict[str, Any]:
+        state, base = self._load_head()
         self._memory.base = base._replace(of=id(state))
         return state
 
-    def _load_head(self, *, saving: bool = True) -> tuple[dict[str, Any], Base]:
+    def _load_head(self) -> tuple[dict[str, Any], Base]:
         with self._storage.snapshot() as snapshot:
             head = snapshot.head(self._id, self._branch)
             if head is None or head.row is None:
                 return {}, EMPTY_BASE
             own = _own(head, head.row)
             reading = self._source.reader(snapshot, head.thread, head.row, own=own)
-        state, tree = reading.state_and_tree(saving=saving)
+        state, tree = reading.state_and_tree()
         lane = head.row.lane if own else 0
         return checked(state), Base(head.row.step, lane, tree, True, self._checkpoint(head.row))
 

@@ -87,9 +87,9 @@ class Bench:
                 reading.blobs[digest] = self.blobs[digest]
         return reading
 
-    def load(self, index: int, *, own: bool, saving: bool = True) -> dict[str, Any]:
+    def load(self, index: int, *, own: bool) -> dict[str, Any]:
         """Read a checkpoint to go on from it: in its own lane, or as a fork."""
-        state, self.tree = self.reader(index, own=own).state_and_tree(saving=saving)
+        state, self.tree = self.reader(index, own=own).state_and_tree()
         self.lane = self.kept[index].lane if own else 0
         return state
 
@@ -143,9 +143,8 @@ def grow_list_of_agents(state: dict[str, Any], item: Any) -> None:
     agents[1]["history"].append(item)
 
 
-@pytest.mark.parametrize("saving", [True, False])
 @pytest.mark.parametrize("grow", [grow_plain, grow_nested, grow_dataclass, grow_model, grow_list_of_agents])
-def test_a_step_costs_what_it_adds_wherever_the_list_stands(grow: Any, saving: bool) -> None:
+def test_a_step_costs_what_it_adds_wherever_the_list_stands(grow: Any) -> None:
     bench, state = Bench(), {}
     costs = []
     for number in range(120):
@@ -154,7 +153,7 @@ def test_a_step_costs_what_it_adds_wherever_the_list_stands(grow: Any, saving: b
     added = 330 * (2 if grow is grow_list_of_agents else 1)
     assert max(costs[20:]) < added + 200
     bench.check()
-    bench.load(len(bench.kept) - 1, own=True, saving=saving)
+    bench.load(len(bench.kept) - 1, own=True)
     for number in range(120, 123):
         grow(state, message(number))
         assert bench.save(state) < added + 200
@@ -190,8 +189,7 @@ def test_a_large_dict_costs_the_entry_that_changed() -> None:
     assert sum(costs) / len(costs) < 600
 
 
-@pytest.mark.parametrize("saving", [True, False])
-def test_a_window_that_slides_costs_what_is_new(saving: bool) -> None:
+def test_a_window_that_slides_costs_what_is_new() -> None:
     bench = Bench()
     messages = [message(number) for number in range(50)]
     state = {"messages": messages}
@@ -200,7 +198,7 @@ def test_a_window_that_slides_costs_what_is_new(saving: bool) -> None:
         del messages[0]
         messages.append(message(number))
         assert bench.save(state) < 600
-    bench.load(len(bench.kept) - 1, own=True, saving=saving)
+    bench.load(len(bench.kept) - 1, own=True)
     fresh = copy.deepcopy(state)
     del fresh["messages"][:2]
     fresh["messages"].append(message(90))
@@ -379,10 +377,10 @@ def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None
             bench.save(state, refused=data.draw(st.booleans()))
         elif action == "reload":
             # Only the tip of a lane can be continued in it.
-            state = bench.load(len(bench.kept) - 1, own=True, saving=data.draw(st.booleans()))
+            state = bench.load(len(bench.kept) - 1, own=True)
         elif action == "fork":
             index = data.draw(st.integers(0, len(bench.kept) - 1))
-            state = bench.load(index, own=False, saving=data.draw(st.booleans()))
+            state = bench.load(index, own=False)
         elif action == "replace":
             state = data.draw(states)
             bench.save(state)

@@ -29,7 +29,7 @@ from clew.state.layout import (
     unpack_manifest,
 )
 from clew.state.pieces import Pieces, Segment, batches
-from clew.state.shadow import DictNode, Encoded, ListNode, Place, Run, Stored, TextNode, shadow
+from clew.state.shadow import Batch, DictNode, Encoded, ListNode, Place, Run, Stored, TextNode, shadow
 from clew.state.values import Blob
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, dict})
@@ -162,19 +162,14 @@ class Reader(Scan):
         self._open_blob = open_blob
         self._nodes: dict[int, Any] | None = None
         self._keep: list[Any] = []
-        self._saving = True
 
     def state(self) -> Any:
         """The state: fresh containers."""
         return self._decode(self._root, self._lane, self._alias)
 
-    def state_and_tree(self, *, saving: bool = True) -> tuple[Any, Tree]:
-        """The state, and the shadow tree from which the next checkpoint is written.
-
-        Unless that is sure to be done (`saving`), long lists are taken down only then, from their bytes.
-        """
+    def state_and_tree(self) -> tuple[Any, Tree]:
+        """The state, and the shadow tree from which the next checkpoint is written."""
         self._nodes = {}
-        self._saving = saving
         state = self.state()
         root = shadow(state, self._nodes)
         self._nodes, self._keep = None, []
@@ -228,12 +223,7 @@ class Reader(Scan):
             data = b"".join([segment[4] for run in runs for segment in self._pieces.read(*run)])
             value = _text(data) if tag == TEXT else data
         if self._nodes is not None:
-            place = read_place(tag, payload, alias)
-            if tag == LIST and not self._saving and not with_refs and _PLAIN.issuperset(map(type, value)):
-                stored = Stored(len(value), partial(_encodings, self._pieces, runs))
-                self._note(value, ListNode(place, None, value.copy(), with_refs, stored=stored))
-            else:
-                self._remember(tag, value, place, with_refs)
+            self._remember(tag, value, read_place(tag, payload, alias), with_refs, runs)
         return value
 
     def _alias_of(self, lane: int, alias: int) -> int:
@@ -251,9 +241,8 @@ class Reader(Scan):
             if self._nodes is not None and any(map(_REFS, segments)):
                 sizes = enumerate(chain.from_iterable(tables), len(items))
                 with_refs.update(index for index, size in sizes if size & 1)
-            bodies = list(map(_BODY, segments))
-            for at, upto in batches(map(len, bodies), AT_ONCE):
-                items += decode_list(sum(map(len, tables[at:upto])), bodies[at:upto], resolve=resolve)
+            for count, bodies in _in_batches(segments):
+                items += decode_list(count, bodies, resolve=resolve)
         return items
 
     def _slot(self, payload: bytes, lane: int, alias: int) -> Any:
@@ -283,8 +272,12 @@ class Reader(Scan):
             raise Corrupt("a lazy blob was met where none can be opened")
         return Blob.lazy(digest, size, media_type, lambda: open_blob(digest))
 
-    def _remember(self, tag: int, value: Any, place: Place, with_refs: set[int]) -> None:
-        if tag == LIST:
+    def _remember(self, tag: int, value: Any, place: Place, with_refs: set[int], runs: Iterable[Run]) -> None:
+        if tag == LIST and not with_refs and _PLAIN.issuperset(map(type, value)):
+            segments = [segment for run in runs for segment in self._pieces.read(*run)]
+            stored = Stored(partial(_in_batches, segments))
+            self._note(value, ListNode(place, None, value.copy(), with_refs, stored=stored))
+        elif tag == LIST:
             self._note(value, ListNode.of(place, value, with_refs, self._nodes))
         elif tag == DICT:
             self._note(value, DictNode({key: shadow(item, self._nodes) for key, item in value.items()}, place))
@@ -304,8 +297,11 @@ def root_keys(manifest: bytes) -> frozenset[str]:
     return frozenset(root) if type(root) is dict else frozenset()
 
 
-def _encodings(pieces: Pieces, runs: Iterable[Run]) -> list[bytes | memoryview]:
-    return [segment[4] for run in runs for segment in pieces.read(*run)]
+def _in_batches(segments: list[Segment]) -> Iterator[Batch]:
+    """The items of segments, as many at once as pay."""
+    tables, bodies = list(map(_SIZES, segments)), list(map(_BODY, segments))
+    for at, upto in batches(map(len, bodies), AT_ONCE):
+        yield sum(map(len, tables[at:upto])), bodies[at:upto]
 
 
 class _Token:

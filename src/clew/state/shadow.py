@@ -14,7 +14,7 @@ are equal, and different values. Where identity fails, types and values decide; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -89,23 +89,31 @@ class DictNode:
         self.place = place
 
 
+Batch = tuple[int, "list[bytes | memoryview]"]
+"""A number of items, and their encodings one after the other."""
+
+
 class Stored:
     """The items of a list as they were read, still encoded. Most that is read is never saved by whoever read it."""
 
-    __slots__ = ("_count", "_read")
+    __slots__ = ("_batches",)
 
-    def __init__(self, count: int, read: Callable[[], list[bytes | memoryview]]) -> None:
-        self._count = count
-        self._read = read
+    def __init__(self, batches: Callable[[], Iterable[Batch]]) -> None:
+        self._batches = batches
 
     def same(self, values: list[Any]) -> bool:
+        at = 0
         try:
-            return encode(values) == b"".join((array_header(self._count), *self._read()))
+            for count, bodies in self._batches():
+                if encode(values[at : at + count]) != b"".join((array_header(count), *bodies)):
+                    return False
+                at += count
         except CodecError:  # whoever writes these will say where
             return False
+        return at == len(values)
 
     def values(self) -> list[Any]:
-        return decode_list(self._count, self._read())
+        return [value for count, bodies in self._batches() for value in decode_list(count, bodies)]
 
 
 class ListNode:
@@ -160,11 +168,12 @@ class ListNode:
         self._items = None if self._capture is not None else list(map(shadow, values))
         self._stored = None
 
-    def is_as_stored(self, values: list[Any]) -> bool:
-        """Whether these are the items that were read and not compared since. Then they are remembered."""
-        stored = self._stored
-        if stored is None or len(values) != len(self.objects):
+    def begins_as_stored(self, values: list[Any]) -> bool:
+        """Whether these begin with the items that were read and not compared since. Then those are remembered."""
+        stored, count = self._stored, len(self.objects)
+        if stored is None or len(values) < count:
             return False
+        values = values[:count]
         # Taken down first, encoded then: what somebody changes meanwhile differs from what is remembered.
         self._take_down(values)
         if stored.same(values):
@@ -296,7 +305,7 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 
 def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
     """How many items at the front are exactly what they were."""
-    if old.is_as_stored(value[: len(old.objects)]):
+    if old.begins_as_stored(value):
         return len(old.objects)
     if old.capture is not None and len(value) >= len(old.objects) and old.capture.same(value):
         return len(old.objects)
