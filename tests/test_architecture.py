@@ -115,6 +115,8 @@ LAYERS: dict[str, set[str]] = {
         "database",
         "errors",
         "hop",
+        "items",
+        "storage.items",
         "model",
         "observing",
         "reading",
@@ -147,6 +149,8 @@ LAYERS: dict[str, set[str]] = {
         "submitting",
     },
     "aio_runtime": {
+        "aio",
+        "items",
         "hop",
         "model",
         "runs",

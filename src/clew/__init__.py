@@ -22,7 +22,7 @@ from clew.runtime.machine import Send
 from clew.runtime.reducers import merge, messages
 from clew.runtime.retry import Retry
 from clew.runtime.transactions import transaction
-from clew.runtime.waiting import ask, checkpoint, context, emit, sleep, wait
+from clew.runtime.waiting import ask, checkpoint, context, emit, sleep, store, wait
 from clew.runtime.worker import Worker
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
@@ -47,6 +47,7 @@ __all__ = [
     "ask",
     "wait",
     "sleep",
+    "store",
     "emit",
     "checkpoint",
     "context",

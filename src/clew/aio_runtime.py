@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, overload
 
 from clew import runs
 from clew.hop import Hop
+from clew.items import Texts
 from clew.model import Checkpoint
 from clew.runtime import agent as sync
 from clew.runtime import waiting
@@ -266,3 +267,16 @@ async def sleep(seconds: timedelta | float) -> None:
 
 async def checkpoint(label: str, update: Mapping[str, Any] | None = None) -> None:
     await hop(waiting.checkpoint, label, update)
+
+
+def store(
+    *,
+    embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
+    dims: int | None = None,
+    texts: Texts | None = None,
+    **scope: str | int,
+) -> Any:
+    """`clew.store`, a `clew.aio.Store`: its methods are awaited."""
+    from clew.aio import Store
+
+    return Store(waiting.store(embed=embed, dims=dims, texts=texts, **scope), hop)  # type: ignore[arg-type]

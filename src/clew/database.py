@@ -21,7 +21,7 @@ from clew.retention import prune
 from clew.runs import Run, list_runs
 from clew.state.codec import decode, encode
 from clew.state.match import compile_filter
-from clew.storage.items import items_of
+from clew.storage.items import Pending, items_of
 from clew.storage.ledger import RequestStatus, RunStatus, ledger_of
 from clew.storage.port import Listed, Storage
 from clew.storage.queue import IfBusy
@@ -208,7 +208,11 @@ class Database:
         >>> [item.key for item in store.search(("notes",), query="window")]
         ['1']
         """
-        return Store(items_of(self._rows), self._tenant, scope, embed=embed, dims=dims, texts=texts)
+        return self._store(None, scope, embed=embed, dims=dims, texts=texts)
+
+    def _store(self, pending: Pending | None, scope: Mapping[str, str | int], **given: Any) -> Store:
+        """A store; with `pending`, one whose writes wait there for a commit."""
+        return Store(items_of(self._rows, pending), self._tenant, scope, **given)
 
     def requests(
         self,

@@ -521,3 +521,22 @@ def test_an_effect_is_done_once_however_checkpoints_are_kept(db: clew.Database, 
         graph.invoke({"log": []}, CONFIG, durability=durability)
     assert graph.invoke({"log": []}, CONFIG, durability=durability)["log"] == ["charge 1"]
     assert world.calls == ["charge"]
+
+
+def test_what_a_node_writes_to_a_store_comes_with_its_end(db: clew.Database) -> None:
+    world = World()
+    world.fail = [RuntimeError("killed")]
+
+    def node(state: Log) -> Any:
+        notes = clew.store(user="42")
+        found = notes.get((), "n")
+        notes.put((), "n", {"n": found.value["n"] + 1 if found else 1})
+        world.stumble()
+        return {"log": [notes.get((), "n").value["n"]]}  # type: ignore[union-attr]
+
+    graph = graph_of(db, node)
+    with pytest.raises(RuntimeError):
+        invoke(graph, False, {"log": []})
+    assert list(db.store(user="42").search()) == []
+    assert invoke(graph, False, None)["log"] == [1]
+    assert [item.value for item in db.store(user="42").search()] == [{"n": 1}]

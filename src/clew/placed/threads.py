@@ -218,7 +218,7 @@ class PlacedThreads(PlacedReading):
         asks: Sequence[Question] = (),
         answered: str | None = None,
         under: Under | None = None,
-        others: Sequence[Change] = (),
+        others: Sequence[Change | Entry] = (),
     ) -> Recording:
         """The first half of `write`, which does not wait for the database.
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 from clew.asking import read_decision
 from clew.errors import ActivationClosed, BadInput, NoRun
 from clew.runtime.forks import Origin
-from clew.storage.ledger import Ledger, NewRequest, NewWait, WaitRow
+from clew.storage.items import Pending
+from clew.storage.ledger import Entry, Ledger, NewRequest, NewWait, WaitRow
 from clew.storage.port import Lease
 
 P = ParamSpec("P")
@@ -70,6 +71,7 @@ class Activation(ABC):
         self.trusting: list[Slot] = []
         """Calls that are right only if the node has not changed the state in place."""
         self._closed: str | None = None
+        self._items: Pending | None = None
         self._counts: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -132,6 +134,18 @@ class Activation(ABC):
         """Wait for a signal or for time; how that stands."""
         new = NewWait(self.run or self.id, self.id, id, name, ttl)
         return self.ledger.wait(self.thread_id, new, lease=self.lease)
+
+    @property
+    def items(self) -> Pending:
+        """What the node has written to stores: it is written with the node's end."""
+        with self._lock:
+            if self._items is None:
+                self._items = Pending(self.database._rows, self.check)
+            return self._items
+
+    def beside(self) -> Sequence[Entry]:
+        """Entries that are written with what the node has come to."""
+        return [] if self._items is None else self._items.entries()
 
     # -- what nodes may ask for
 

@@ -235,7 +235,7 @@ class Drive:
             if len(found) < len(todo) or not all(isinstance(one, Done) for _, one in found):
                 for task, one in came:
                     if isinstance(one, Done):
-                        self.journal.finish(self.key(task), one.update)
+                        self.journal.finish(self.key(task), one.update, one.beside)
             for _, one in came:
                 if isinstance(one, BaseException):
                     self.want("cancel")
@@ -312,7 +312,9 @@ class Drive:
             self.position = following
             self._unwritten = True
             return False
-        entries: list[Entry] = [Withdraw(run=self.run)] if self._asked or self.taken_up else []
+        entries = self._beside(outcomes)
+        if self._asked or self.taken_up:
+            entries.append(Withdraw(run=self.run))
         if over:
             entries.append(self.held.ending("done"))
         self.write("step", ", ".join(names), self._told(changes), following, entries, ended=True, release=over)
@@ -387,10 +389,19 @@ class Drive:
         for lent, known in given:
             self.lender.take_back(state, {key: kept for key, kept in known.items() if kept.same(lent.get(key))})
 
+    def _beside(self, outcomes: Sequence[tuple[Task, Outcome]]) -> list[Entry]:
+        """What goes with the updates that no record has brought yet."""
+        new = [
+            outcome
+            for task, outcome in outcomes
+            if isinstance(outcome, Done) and outcome.beside and self.journal.finished(self.key(task)) is None
+        ]
+        return [entry for outcome in new for entry in outcome.beside]
+
     def _keep_finished(self, outcomes: Sequence[tuple[Task, Outcome]]) -> None:
         for task, outcome in outcomes:
             if isinstance(outcome, Done) and self.journal.finished(self.key(task)) is None:
-                self.journal.finish(self.key(task), outcome.update)
+                self.journal.finish(self.key(task), outcome.update, outcome.beside)
 
     def write(
         self,
@@ -473,7 +484,9 @@ class Drive:
         if finished or self._unwritten:
             changes = self._taken_in(outcomes)
             at = self.position._replace(done=(*self.position.done, *finished))
-            ending = [] if undoes else [self.held.ending("cancelled")]
+            ending = self._beside(outcomes)
+            if not undoes:
+                ending.append(self.held.ending("cancelled"))
             self.write("step", "cancelled", self._told(changes), at, ending, ended=True, release=not undoes)
             self.state = changes.state
             if not undoes:

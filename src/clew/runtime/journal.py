@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from clew.errors import Corrupt
@@ -14,6 +15,7 @@ from clew.state.codec import decode, encode
 from clew.state.draft import Extend
 from clew.state.seal import record_crc, seal_of
 from clew.storage.changes import Change, Record, drop_records, set_record
+from clew.storage.ledger import Entry
 from clew.storage.port import Lease, Storage
 
 _FINISHED = -1
@@ -44,11 +46,11 @@ class Journal:
     def find(self, task: str, idx: int) -> bytes | None:
         return self._known.get((task, idx)) or None
 
-    def keep(self, task: str, idx: int, value: bytes, name: str = "") -> None:
-        """Write a record; it is durable when this returns. `Fenced` when the run has passed on."""
+    def keep(self, task: str, idx: int, value: bytes, name: str = "", beside: Sequence[Entry] = ()) -> None:
+        """Write a record, and what goes with it; durable when this returns. `Fenced` when the run has passed on."""
         record = self.record(task, idx, value, name)
         branch, epoch = ("main", None) if self._lease is None else (self._lease.branch, self._lease.epoch)
-        self._storage.apply(self._thread_id, [record], branch=branch, epoch=epoch)
+        self._storage.apply(self._thread_id, [record, *beside], branch=branch, epoch=epoch)
         self.note(task, idx, value)
 
     def record(self, task: str, idx: int, value: bytes, name: str = "") -> Change:
@@ -74,9 +76,9 @@ class Journal:
             return None
         return unpack_update(stored)
 
-    def finish(self, task: str, update: dict[str, Any]) -> None:
+    def finish(self, task: str, update: dict[str, Any], beside: Sequence[Entry] = ()) -> None:
         """Keep the update of a task, so that it is not run again."""
-        self.keep(task, _FINISHED, pack_update(update, task), "finished")
+        self.keep(task, _FINISHED, pack_update(update, task), "finished", beside)
 
     # -- the end of a round
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import observing
@@ -13,6 +13,7 @@ from clew.runtime.activation import Pause, Stop, current
 from clew.runtime.machine import Task
 from clew.runtime.retry import Retry
 from clew.state.private import Lent, Watch, private
+from clew.storage.ledger import Entry
 
 if TYPE_CHECKING:
     from clew.runtime.drive import Drive
@@ -34,7 +35,10 @@ class Node(NamedTuple):
 
 
 class Done(NamedTuple):
+    """`beside` is what is written in the commit that brings the update."""
+
     update: dict[str, Any]
+    beside: Sequence[Entry] = ()
 
 
 class Paused(NamedTuple):
@@ -97,7 +101,7 @@ class Attempt:
                 hint=f"return what changes: {{{key!r}: …}}, or {{{key!r}: clew.extend([…])}} to append",
             )
         self.drive.take_back(self._known)
-        return Done(self.drive.agent.schema.update_of(returned, f"node {self.node.name!r}"))
+        return Done(self.drive.agent.schema.update_of(returned, f"node {self.node.name!r}"), self.activation.beside())
 
     def _shown(self, key: str) -> str:
         return "the value it was sent" if self.activation.is_sent else f"state[{key!r}]"

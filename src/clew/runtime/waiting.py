@@ -4,12 +4,13 @@ and gets here with what it waited for."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from clew.asking import new_request
 from clew.errors import BadInput
+from clew.items import Store, Texts
 from clew.runtime.activation import Activation, Pause, here
 from clew.state.codec import decode, encode
 from clew.writing import check_text
@@ -138,6 +139,23 @@ def checkpoint(label: str, update: Mapping[str, Any] | None = None) -> None:
     After a crash the node begins anew, on the state with that update; what it had recorded is not called again.
     """
     here("clew.checkpoint").checkpoint(label, update)
+
+
+def store(
+    *,
+    embed: Callable[[list[str]], Sequence[Sequence[float]]] | None = None,
+    dims: int | None = None,
+    texts: Texts | None = None,
+    **scope: str | int,
+) -> Store:
+    """`db.store(…)` of the run's database, in a node: what the node writes there is written when it ends.
+
+    In the commit that keeps what it returns, or not at all: a node that fails, waits or loses its process has written
+    nothing, and writes it when it runs again. It reads what it has written; others see it after that commit.
+    """
+    activation = here("clew.store")
+    found: Store = activation.database._store(activation.items, scope, embed=embed, dims=dims, texts=texts)
+    return found
 
 
 def context() -> Any:

@@ -20,7 +20,7 @@ from clew.runtime.journal import Journal
 from clew.state.codec import decode, encode
 from clew.state.shape import check
 from clew.storage.changes import Change
-from clew.storage.ledger import NewRequest, WaitRow, ledger_of
+from clew.storage.ledger import Entry, NewRequest, WaitRow, ledger_of
 
 try:
     from langchain_core.runnables.config import var_child_runnable_config
@@ -68,14 +68,14 @@ class Tasks:
                 self._running.popitem(last=False)
         return activation
 
-    def ended(self, thread_id: str, task: str) -> Sequence[Change]:
+    def ended(self, thread_id: str, task: str) -> Sequence[Change | Entry]:
         """A task has ended: what its writes take with them."""
         with self._lock:
             known = self._running.pop((thread_id, task), None)
         if known is None:
             return ()
         known.activation.close("is over")
-        return known.journal.emptied()
+        return [*known.journal.emptied(), *known.activation.beside()]
 
     def ask(self, id_: str, terms: NewRequest) -> None:
         """A question is about to be recorded."""
