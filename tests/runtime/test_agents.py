@@ -203,6 +203,14 @@ def test_too_many_rounds_fail_and_can_be_gone_on_with(thread: clew.Thread) -> No
     assert make(30).resume(thread).state == {"n": 5}
 
 
+def test_a_threads_name_is_no_thread() -> None:
+    agent = clew.Agent("any")
+    agent.node(name="any")(lambda state: {})
+    for call in (agent.run, agent.resume, agent.cancel):
+        with pytest.raises(BadInput, match=r"runs on a thread of a database, not on 'trip-7' \(db\.thread"):
+            call("trip-7")  # type: ignore[arg-type]
+
+
 def test_a_state_whose_types_cannot_be_read_says_which() -> None:
     class Local(TypedDict):
         items: Missing  # type: ignore[name-defined] # noqa: F821

@@ -128,6 +128,10 @@ class Taking:
     def __init__(
         self, agent: Agent, thread: Thread, *, listener: Listener | None, loop: asyncio.AbstractEventLoop | None
     ) -> None:
+        if not isinstance(thread, Thread):
+            raise BadInput(
+                f"an agent runs on a thread of a database, not on {thread!r:.60}", hint="db.thread(…) gives one"
+            )
         self._agent = agent
         self._thread = thread
         self.ledger: Ledger = ledger_of(thread._storage)
