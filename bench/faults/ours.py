@@ -1,6 +1,6 @@
 """The agent under Clew, on SQLite or PostgreSQL: recorded calls, effects, a question.
 
-After a crash, the program asks the database for runs that were under way and goes on with them. What nobody knows of an
+After a crash, a worker takes up the runs that were under way, and goes on with them. What nobody knows of an
 effect is a question to a person, who looks at the world outside and answers what is true.
 """
 
@@ -68,7 +68,7 @@ class Clew:
     """A contender. `url` is a server; without it, each place has a file of its own."""
 
     name = "Clew"
-    finds = 'the program: `for run in db.runs(status="running"): agent.resume(run.thread)`'
+    finds = "`clew.Worker(db, [agent])`, in any process"
 
     def __init__(self, url: str | None = None, *, journaled: bool = True) -> None:
         self._url = url
@@ -99,7 +99,10 @@ class Clew:
     def restart(self, place: str) -> str:
         with self._marked(), self._open(place) as db:
             left = [*db.runs(status="running"), *db.runs(status="waiting")]
-            return self._told(self._build(), left[0].thread) if left else "nobody"
+            if not left:
+                return "nobody"
+            clew.Worker(db, [self._build()]).run(until_idle=True)
+            return self._status(left[0])
 
     def go(self, place: str, *, retry: bool = False) -> str:
         with self._marked(), self._open(place) as db:
@@ -120,9 +123,11 @@ class Clew:
         while run.status == "running" and time.monotonic() < until:
             time.sleep(0.1)
             run = trip.resume(thread)
-        if any(_of_effect(request) for request in run.requests):
-            return "asks"
-        return run.status
+        return Clew._status(run)
+
+    @staticmethod
+    def _status(run: clew.Run) -> str:
+        return "asks" if any(_of_effect(request) for request in run.requests) else run.status
 
     def answer(self, place: str, *, retry: bool = False) -> str:  # noqa: ARG002
         with self._marked(), self._open(place) as db:

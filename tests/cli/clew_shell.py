@@ -25,5 +25,5 @@ def environment(**more: str) -> dict[str, str]:
 def shell(*args: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run `clew …` as a process of its own."""
     return subprocess.run(
-        command(*args), cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=30, encoding="utf-8"
+        command(*args), cwd=cwd, env=environment(**more), capture_output=True, text=True, timeout=120, encoding="utf-8"
     )
