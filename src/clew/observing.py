@@ -30,6 +30,10 @@ class Span(Protocol):
         """How it is about to end. Without this it is done, or has failed of the exception that leaves it."""
         ...
 
+    def stand(self) -> None:
+        """What begins next, here, stands below it: for code that it reaches by ways which context variables do not."""
+        ...
+
 
 class Observer(Protocol):
     """Wants to know. It is called on the threads that do the work, so it has to be quick."""
@@ -87,6 +91,9 @@ class _Unobserved:
     def ends(self, outcome: str, error: BaseException | None = None) -> None:
         pass
 
+    def stand(self) -> None:
+        pass
+
 
 UNOBSERVED: Span = _Unobserved()
 
@@ -120,6 +127,11 @@ class _Spans:
         for span in self._spans:
             with guarded():
                 span.ends(outcome, error)
+
+    def stand(self) -> None:
+        for span in self._spans:
+            with guarded():
+                span.stand()
 
 
 @contextmanager

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from trip_graph import trip_graph
+from langgraph.graph import START, StateGraph
+from trip_graph import Trip, trip_graph
 
 import clew
 from clew.adapters.langgraph import ClewSaver, LangGraphAgent
 from clew.placed import PlacedThreads
-from clew.runtime.executor import Terms, execute, held_of
 from clew.storage.changes import drop_records
-from clew.storage.ledger import ENDED, ledger_of
+from clew.storage.ledger import ENDED
 from clew.storage.placed import place_of
 from clew.testing.faults import in_child
 
@@ -49,16 +49,11 @@ def agent_in(url: str, tell: Any, *, awaited: bool) -> tuple[clew.Database, Lang
 
 
 def work_off(db: clew.Database, agent: LangGraphAgent) -> None:
-    """As a worker does it, until there is nothing left. Whatever is asked is answered by somebody."""
-    ledger = ledger_of(db._storage)
+    """A worker, until there is nothing left. Whatever is asked is answered by somebody."""
     while any(run.status not in ENDED for run in db.runs()):
-        ledger.look([agent.name])
         for request in db.requests():
             request.answer("yes", by="alice")
-        for row in ledger.claim_runs([agent.name], sweep=True):
-            held = held_of(db, agent, row, terms=Terms())
-            assert held is not None
-            execute(held)
+        clew.Worker(db, agent, crashes=100).run(until_idle=True)
 
 
 def kept_words(url: str, thread_id: str) -> set[str]:
@@ -186,6 +181,52 @@ def test_the_trials_notice_what_is_run_again(url: str, undisturbed: list[Any]) -
     found = trial(url, "t", die, between=forget)
     assert (found.status, found.log) == ("done", undisturbed)
     assert found.again == {"hotel 2", "look a2", "look b2"}
+
+
+def test_what_it_did_outside_is_done_once(url: str, ram: Path) -> None:
+    """Killed within an effect: the recorded call is not made again, and what nobody knows is asked."""
+    world = ram / "world"
+
+    def graph(strike: bool) -> LangGraphAgent:
+        def do(word: str) -> str:
+            with world.open("a") as file:
+                file.write(f"{word}\n")
+            if strike and word == "charge":
+                now()
+            return f"did {word}"
+
+        @clew.recorded
+        def model() -> str:
+            return do("model")
+
+        @clew.effect(key=lambda: "charge")
+        def charge() -> str:
+            return do("charge")
+
+        def pay(state: Any) -> Any:
+            return {"log": [model(), charge()] if clew.ask("Pay?", schema=bool) else []}
+
+        builder = StateGraph(Trip)
+        builder.add_node("pay", pay)
+        builder.add_edge(START, "pay")
+        return LangGraphAgent(builder.compile(), name="trip")
+
+    def work(tell: Tell) -> None:
+        with clew.open(url) as db:
+            db.submit(graph(strike=True), "t", IN)
+            clew.Worker(db, graph(strike=True)).run(until_idle=True)
+            db.requests()[0].approve(by="alice")
+            clew.Worker(db, graph(strike=True)).run(until_idle=True)
+
+    assert in_child(work).killed_by == signal.SIGKILL
+    with clew.open(url) as db:
+        (run,) = db.runs()
+        clew.Worker(db, graph(strike=True)).run(until_idle=True)
+        assert run.status == "waiting"
+        run.requests[0].answer({"done": "did charge"}, by="bob")
+        clew.Worker(db, graph(strike=True)).run(until_idle=True)
+        assert (run.status, run.state["log"]) == ("done", ["in", "did model", "did charge"])
+    assert world.read_text().split() == ["model", "charge"]
 
 
 def test_siblings_that_had_finished_do_not_run_again(url: str, undisturbed: list[Any]) -> None:

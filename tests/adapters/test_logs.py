@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from langgraph.graph import START, StateGraph
+from stories import Log
 
 import clew
+from clew.adapters.langgraph import LangGraphAgent
 from clew.adapters.logs import RunFilter
 
 app = logging.getLogger("app")
@@ -54,6 +57,29 @@ def test_records_have_their_place(db: clew.Database, written: io.StringIO) -> No
         f"t/main trip.- run {run.id} is done",
         "-/- -.- after",
     ]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_records_of_a_graph_that_a_worker_drives(db: clew.Database, written: io.StringIO, awaited: bool) -> None:
+    def plain(state: Any) -> Any:
+        app.info("in a node")
+        return {"log": ["one"]}
+
+    async def waits(state: Any) -> Any:
+        return await asyncio.to_thread(plain, state)
+
+    builder = StateGraph(Log)
+    for name in ("left", "right", "last"):
+        builder.add_node(name, waits if awaited else plain)
+    for name in ("left", "right"):
+        builder.add_edge(START, name)
+    builder.add_edge(["left", "right"], "last")
+    agent = LangGraphAgent(builder.compile(), name="graph")
+    run = db.submit(agent, "t", {"log": []})
+    clew.Worker(db, agent).run(until_idle=True)
+    lines = written.getvalue().splitlines()
+    assert sorted(lines[:2]) == ["t/main graph.left in a node", "t/main graph.right in a node"]
+    assert lines[2:] == ["t/main graph.last in a node", f"t/main graph.- run {run.id} is done"]
 
 
 def test_a_record_keeps_what_it_says_itself() -> None:

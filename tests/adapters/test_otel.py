@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import RetryPolicy, interrupt
 from opentelemetry import trace as traces
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -20,9 +22,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 from places import Place
+from stories import Log
 
 import clew
 from clew import aio, observing
+from clew.adapters.langgraph import LangGraphAgent
 from clew.adapters.otel import instrument
 from clew.testing.faults import in_child
 
@@ -272,6 +276,89 @@ def test_what_waits_in_a_database_is_counted(db: clew.Database) -> None:
     assert [point.value for point in found["clew.requests.open"]] == [2]
     with pytest.raises(clew.errors.BadInput, match="no database"):
         instrument("agent.db")  # type: ignore[arg-type]
+
+
+def waiting_graph(told: Told, *, awaited: bool) -> LangGraphAgent:
+    """Two nodes side by side, one of which asks, and a subgraph after them."""
+
+    def plain(state: Any) -> Any:
+        told.tracers.get_tracer("the program's own").start_span("own").end()
+        return {"log": [model("nara")]}
+
+    async def waits(state: Any) -> Any:
+        return plain(state)
+
+    inner = StateGraph(Log)
+    inner.add_node("deep", waits if awaited else plain)
+    inner.add_edge(START, "deep")
+    builder = StateGraph(Log)
+    builder.add_node("plan", waits if awaited else plain)
+    builder.add_node("book", lambda state: {"log": [interrupt("Book?")]})
+    builder.add_node("inner", inner.compile())
+    for node in ("plan", "book"):
+        builder.add_edge(START, node)
+    builder.add_edge(["plan", "book"], "inner")
+    return LangGraphAgent(builder.compile(), name="graph")
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_graph_under_a_worker_is_one_trace(db: clew.Database, told: Told, awaited: bool) -> None:
+    graph = waiting_graph(told, awaited=awaited)
+    run = db.submit(graph, "t", {"log": []})
+    clew.Worker(db, graph).run(until_idle=True)
+    first = told.named("run graph")
+    assert children(told, first) == {"node plan", "node book"}
+    assert children(told, told.named("node plan")) == {"own", "call model"}
+    assert {name: dict(told.named(f"node {name}").attributes or {})["clew.outcome"] for name in ("plan", "book")} == {
+        "plan": "done",
+        "book": "waiting",
+    }
+    run.requests[0].answer("yes", by="alice")
+    clew.Worker(db, graph).run(until_idle=True)
+    assert run.status == "done"
+    second = [span for span in told.spans if span.name == "run graph"][1]
+    assert children(told, second) == {"node book", "node inner"}
+    assert children(told, told.named("node inner")) == {"node deep"}
+    start = told.named("start graph")
+    assert start.context is not None
+    assert children(told, start) == {"run graph"}
+    own = [span for span in told.spans if span.context and span.context.trace_id != start.context.trace_id]
+    assert own == []
+    found = told.metrics()
+    outcomes = {point.attributes["clew.outcome"] for point in found["clew.run.duration"]}
+    assert outcomes == {"waiting", "done"}
+    assert {point.attributes["clew.node"] for point in found["clew.node.duration"]} == {"plan", "book", "inner", "deep"}
+    assert sum(point.count for point in found["clew.commit.duration"]) == len(db.thread("t").history()) + 3
+
+
+def test_an_attempt_of_a_graphs_node_is_a_span(db: clew.Database, told: Told) -> None:
+    tries = iter([ValueError("first"), None])
+
+    def shaky(state: Any) -> Any:
+        if (error := next(tries)) is not None:
+            raise error
+        return {"log": ["fine"]}
+
+    builder = StateGraph(Log)
+    builder.add_node("shaky", shaky, retry_policy=RetryPolicy(initial_interval=0.01, retry_on=ValueError))
+    builder.add_edge(START, "shaky")
+    assert LangGraphAgent(builder.compile(), name="graph").run(db.thread("t"), {"log": []}).status == "done"
+    nodes = [dict(span.attributes or {}) for span in told.spans if span.name == "node shaky"]
+    assert [(at["clew.attempt"], at["clew.outcome"]) for at in nodes] == [(1, "failed"), (2, "done")]
+
+
+def test_an_agent_under_a_worker_is_one_trace(db: clew.Database, told: Told) -> None:
+    trip = make_trip()
+    with told.tracers.get_tracer("web").start_as_current_span("POST") as post:
+        run = db.submit(trip, "t", {"city": "nara"})
+    clew.Worker(db, trip).run(until_idle=True)
+    run.requests[0].answer(True, by="alice")
+    clew.Worker(db, trip).run(until_idle=True)
+    start = told.named("start trip")
+    assert start.parent is not None
+    assert start.parent.span_id == post.get_span_context().span_id
+    assert [span.name for span in told.spans if span.name == "run trip"] == ["run trip", "run trip"]
+    assert {span.context.trace_id for span in told.spans if span.context} == {post.get_span_context().trace_id}
 
 
 class Telling(SpanExporter):

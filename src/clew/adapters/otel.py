@@ -218,6 +218,9 @@ class _Span:
         self._outcome = outcome
         self._error = error
 
+    def stand(self) -> None:
+        contexts.attach(traces.set_span_in_context(self._span))
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -74,7 +74,8 @@ class GraphDriving:
         self._row = held.row
         self._where = observing.Where(held.db.tenant_name, held.row.thread_id, held.row.branch, held.row.id, agent.name)
         self._thread: RunnableConfig = {"configurable": {"thread_id": held.row.thread_id}}
-        self._config = merge_configs(agent.config, self._thread, {"callbacks": [Noticing(self._where)]})
+        self._noticing = Noticing(self._where)
+        self._config = merge_configs(agent.config, self._thread, {"callbacks": [self._noticing]})
         self._lock = threading.Lock()
         self._word: str | None = None
         self._halted = False
@@ -145,6 +146,7 @@ class GraphDriving:
         try:
             with observing.span("run", self._agent.name, self._where, trace=self._row.trace) as span:
                 observing.log.debug("run %s goes on", self._row.id)
+                self._noticing.within(span)
                 status = self._stretches()
                 span.ends(status, self._held.error)
                 observing.log.info("run %s is %s", self._row.id, status)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -15,15 +15,30 @@ _NODE = "graph:step:"
 """LangGraph's tag of a node's call, among all the calls that callbacks hear of."""
 
 
+class Place(NamedTuple):
+    """A run, or an attempt of a node: what begins within it stands below its span."""
+
+    where: observing.Where
+    span: observing.Span
+
+
 class Noticing(BaseCallbackHandler):
-    """Is called by LangGraph where the node itself runs, so that what the node calls stands below its span."""
+    """Is called by LangGraph where the node itself runs, so that what the node calls stands below its span.
+
+    Where it ends may be another context, in which nothing can be put back. So each beginning puts its own place right.
+    """
 
     run_inline = True
 
     def __init__(self, where: observing.Where) -> None:
-        self._where = where
-        self._begun: dict[UUID, tuple[observing.Span, observing.Where | None]] = {}
-        self._attempts: dict[object, int] = {}
+        self._run = Place(where, observing.UNOBSERVED)
+        self._under_way: dict[UUID, tuple[str, Place]] = {}
+        self._by_task: dict[str, Place] = {}
+        self._attempts: dict[str, int] = {}
+
+    def within(self, span: observing.Span) -> None:
+        """The span of the run that the nodes are of."""
+        self._run = self._run._replace(span=span)
 
     def on_chain_start(
         self,
@@ -35,16 +50,25 @@ class Noticing(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **others: Any,  # noqa: ARG002
     ) -> None:
-        told = tags or ()
+        told, known = tags or (), metadata or {}
         if TAG_HIDDEN in told or not any(tag.startswith(_NODE) for tag in told):
             return
-        known = metadata or {}
-        name, task = str(known.get("langgraph_node", "")), known.get("langgraph_checkpoint_ns")
+        name, task = str(known.get("langgraph_node", "")), str(known.get("langgraph_checkpoint_ns", ""))
         self._attempts[task] = attempt = self._attempts.get(task, 0) + 1
-        here = self._where._replace(node=name)
-        span = observing.span("node", name, here, attempt=attempt)
-        self._begun[run_id] = span.__enter__(), observing.where.get()
-        observing.where.set(here)
+        where = self._run.where._replace(node=name)
+        self._around(task).span.stand()
+        place = Place(where, observing.span("node", name, where, attempt=attempt).__enter__())
+        observing.where.set(where)
+        self._under_way[run_id] = task, place
+        self._by_task[task] = place
+
+    def _around(self, task: str) -> Place:
+        """The node that a subgraph's node is in; for others, the run."""
+        while task:
+            task = task.rpartition("|")[0]
+            if task in self._by_task:
+                return self._by_task[task]
+        return self._run
 
     def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **others: Any) -> None:  # noqa: ARG002
         self._ended(run_id, "done", None)
@@ -58,10 +82,10 @@ class Noticing(BaseCallbackHandler):
             self._ended(run_id, "failed" if isinstance(error, Exception) else "cancelled", error)
 
     def _ended(self, run_id: UUID, outcome: str, error: BaseException | None) -> None:
-        found = self._begun.pop(run_id, None)
-        if found is None:
+        task, place = self._under_way.pop(run_id, (None, None))
+        if task is None or place is None:
             return
-        span, before = found
-        span.ends(outcome, error)
-        span.__exit__(None, None, None)
-        observing.where.set(before)  # an awaited end comes in a context of its own, where no token could be reset
+        self._by_task.pop(task, None)
+        place.span.ends(outcome, error)
+        place.span.__exit__(None, None, None)
+        observing.where.set(self._around(task).where)
