@@ -11,6 +11,7 @@ import pytest
 import clew
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "items"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from places import Place, make

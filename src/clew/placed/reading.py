@@ -38,6 +38,8 @@ _REMEMBERED = 64
 """Namespaces whose last checkpoint is remembered."""
 _TRAIL = 100
 """Ancestors read at once."""
+_STEPS_BACK = 1_000_000
+"""Ancestors that a value may have come from."""
 _NOTHING = encode({})
 Stamps = Mapping[str, object]
 """For keys of a state what changes whenever their values do. Equal ones of parent and child: the value is the same."""
@@ -176,6 +178,9 @@ class PlacedReading:
         checked(page, seal, thread_id)
         controls = decode_list(len(page), [at.control for at in page])
         metadata = decode_list(len(page), [_NOTHING if row.metadata is None else row.metadata for row in rows])
+        for at, parts in zip(page, zip(states, controls, metadata, strict=True), strict=True):
+            if any(type(part) is not dict for part in parts):
+                raise Corrupt(f"checkpoint {at.id!r} of thread {thread_id!r} holds something that is no checkpoint")
         writes = by_place(records, read_writes(records, seal, thread_id))
         return [
             Found(
@@ -241,8 +246,12 @@ class PlacedReading:
                 return trails
             row = row_of(snapshot, thread, at)
             step, took = row.parent, self._took([at], place)[0]
+            passed = 0
             while step is not None and left:
                 rows = snapshot.history(thread, step, _TRAIL)
+                passed += len(rows)
+                if passed > _STEPS_BACK or len({row.step for row in rows}) < len(rows):
+                    raise Corrupt(f"the parents of checkpoint {at.id!r} of thread {place.thread_id!r} go in a circle")
                 step = rows[-1].parent if len(rows) == _TRAIL else None
                 took = self._follow(snapshot, thread, place, rows, took, trails, left)
         return {name: trail._replace(writes=trail.writes[::-1]) for name, trail in trails.items()}
@@ -250,7 +259,8 @@ class PlacedReading:
     def _took(self, page: Sequence[PlacedRow], place: Place) -> list[Any]:
         """What each of these took of the records beside its parent."""
         checked(page, seal_of(self._tenant, place.thread_id), place.thread_id)
-        return [control.get(TOOK) for control in decode_list(len(page), [at.control for at in page])]
+        controls = decode_list(len(page), [at.control for at in page])
+        return [control.get(TOOK) if type(control) is dict else None for control in controls]
 
     def _follow(
         self,

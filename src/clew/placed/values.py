@@ -137,6 +137,8 @@ def parents_of(
 
 def metadata_of(row: Row) -> dict[str, Any]:
     metadata: dict[str, Any] = {} if row.metadata is None else decode(row.metadata)
+    if type(metadata) is not dict:
+        raise Corrupt(f"the metadata of checkpoint {row.id} is a {type(metadata).__name__}")
     return metadata
 
 

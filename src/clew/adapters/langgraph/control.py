@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from clew.errors import Corrupt
 from clew.model import Kind
 from clew.placed import Found, New, Question
 
@@ -55,21 +56,26 @@ def take_apart(checkpoint: Mapping[str, Any], metadata: dict[str, Any]) -> New:
 
 def versions(control: Mapping[str, Any]) -> Mapping[str, object]:
     """The channels' versions: a value is written only if its version is another than in the parent."""
-    found: dict[str, object] = control["versions"]
+    found: Any = control.get("versions")
+    if type(found) is not dict:
+        raise Corrupt("the control data of a checkpoint names no versions")
     return found
 
 
 def put_together(found: Found) -> Any:
     """The checkpoint as LangGraph put it."""
     control = found.control
+    parts = {name: control.get(name, {}) for name in ("versions", "seen", "more", "values")}
+    if any(type(part) is not dict for part in parts.values()):
+        raise Corrupt(f"the control data of checkpoint {found.id!r} is not LangGraph's")
     checkpoint = {
-        "v": control["v"],
-        "ts": control["ts"],
+        "v": control.get("v"),
+        "ts": control.get("ts"),
         "id": found.id,
-        "channel_versions": control["versions"],
-        "versions_seen": control["seen"],
-        **control.get("more", {}),
-        "channel_values": {**found.state, **control.get("values", {})},
+        "channel_versions": parts["versions"],
+        "versions_seen": parts["seen"],
+        **parts["more"],
+        "channel_values": {**found.state, **parts["values"]},
     }
     if "updated" in control:
         checkpoint["updated_channels"] = control["updated"]
