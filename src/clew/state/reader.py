@@ -33,7 +33,8 @@ from clew.state.shadow import Batch, DictNode, Encoded, ListNode, Place, Run, St
 from clew.state.values import Blob
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, dict})
-"""Items that are quickly encoded again."""
+"""Items that are quickly encoded again. That a list consists of them is read off the first few."""
+_FEW = 8
 _SIZES, _BODY, _REFS = itemgetter(3), itemgetter(4), itemgetter(5)
 AT_ONCE = 1 << 16
 """Bytes of items that are decoded in one call. They are copied for it: a copy of this size stays in the processor's
@@ -273,7 +274,7 @@ class Reader(Scan):
         return Blob.lazy(digest, size, media_type, lambda: open_blob(digest))
 
     def _remember(self, tag: int, value: Any, place: Place, with_refs: set[int], runs: Iterable[Run]) -> None:
-        if tag == LIST and not with_refs and _PLAIN.issuperset(map(type, value)):
+        if tag == LIST and not with_refs and _PLAIN.issuperset(map(type, value[:_FEW])):
             segments = [segment for run in runs for segment in self._pieces.read(*run)]
             stored = Stored(partial(_in_batches, segments))
             self._note(value, ListNode(place, None, value.copy(), with_refs, stored=stored))

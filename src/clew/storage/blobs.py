@@ -33,7 +33,8 @@ from clew.errors import BadInput, Corrupt, StorageError
 from clew.model import Usage
 from clew.storage.blob_folder import Folder
 from clew.storage.port import Commit, Committed
-from clew.storage.relational import NO_BYTES, Relational, RelationalSnapshot
+from clew.storage.relational import Relational
+from clew.storage.snapshots import NO_BYTES, RelationalSnapshot
 
 GRACE = 3600.0
 _NAME = "folder"

@@ -25,8 +25,9 @@ from clew.storage.ledger_entries import write_entries
 from clew.storage.placed_requests import Asking, ask, overtake, seat
 from clew.storage.port import STEP_BITS, Committed, Lease, Row, Snapshot, Storage
 from clew.storage.refusals import no_step
-from clew.storage.relational import STEPS, Relational, RelationalSnapshot, Run
+from clew.storage.relational import Relational, Run
 from clew.storage.rows import full_rows
+from clew.storage.snapshots import STEPS, RelationalSnapshot
 
 ROOT = ""
 """The namespace that the branch `main` follows."""

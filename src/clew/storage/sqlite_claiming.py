@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clew.errors import Corrupt
 from clew.storage.claiming import NoOwner, Seen
 from clew.storage.ledger import HOLDING, RunRow
 from clew.storage.ledger_rows import stamped
@@ -93,7 +94,10 @@ class SqliteClaims:
         if status != "running" and not (due or forced):
             return None
         query("create_ref", thread=thread, name=branch, kind="branch", step=None)  # only if somebody has deleted it
-        ref = query("ref", thread=thread, name=branch)[0]
+        refs = query("ref", thread=thread, name=branch)
+        if not refs:
+            raise Corrupt(f"branch {branch!r} of thread {thread_id!r} is there, and is not this tenant's")
+        ref = refs[0]
         if status == "queued" and held:
             query("set_wake", seq=seq, delay=None)
             return None

@@ -18,7 +18,8 @@ from clew.storage.ledger_entries import Writer
 from clew.storage.ownership import Identity, clock
 from clew.storage.port import STEP_BITS, Commit, Committed, Lease
 from clew.storage.refusals import busy, conflict, fenced, no_ref, no_step, no_thread
-from clew.storage.relational import STEPS, Relational, Run
+from clew.storage.relational import Relational, Run
+from clew.storage.snapshots import STEPS
 from clew.storage.sqlite_claiming import SqliteClaims
 from clew.storage.sqlite_file import translate
 from clew.storage.statements import queries

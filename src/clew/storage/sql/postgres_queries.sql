@@ -13,6 +13,14 @@ SELECT * FROM clew.head(%(tenant)s, %(thread_id)s, %(branch)s)
 -- name: payload
 SELECT * FROM clew.pieces(%(tenant)s, %(low)s, %(upto)s, %(lanes)s::bigint[])
 
+-- name: payload_and_chunks
+SELECT p.key, p.key & 4294967295, p.lane, p.data
+FROM clew.pieces(%(tenant)s, %(low)s, %(upto)s, %(lanes)s::bigint[]) AS p
+UNION ALL
+SELECT DISTINCT ON (c.key) c.key, 0, c.lane, c.data
+FROM unnest(%(of)s::bigint[], %(logs)s::bigint[], %(starts)s::bigint[], %(stops)s::bigint[]) AS w (lane, log, start, stop),
+     LATERAL clew.chunks(%(tenant)s, %(thread)s, w.lane, w.log, w.start, w.stop) AS c
+
 -- name: chunks
 SELECT * FROM clew.chunks(%(tenant)s, %(thread)s, %(lane)s, %(log)s, %(start)s, %(stop)s)
 
