@@ -107,7 +107,7 @@ def verdict(db: clew.Database, runs: list[clew.Run], outside: Outside, threads: 
     told: dict[str, Any] = {}
     statuses = Counter(run.status for run in runs)
     if statuses != {"done": len(runs)}:
-        told["not done"] = statuses
+        told["not done"] = statuses, [str(run.error) for run in runs if run.status in ("failed", "dead")]
     twice = [line for line, count in Counter(outside.done()).items() if count > 1]
     if twice:
         told["twice"] = twice

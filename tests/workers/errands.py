@@ -77,12 +77,12 @@ def expected(name: str) -> list[str]:
     return [f"asked {name}", "did buy", "did send", "finished"]
 
 
-def open_with(url: str, expiry: float) -> clew.Database:
+def open_with(url: str, expiry: float, durability: Any = "relaxed") -> clew.Database:
     """A database whose leases last that long."""
     if url.startswith("postgres"):
-        engine: Any = PostgresEngine(url, "relaxed", expiry=expiry)
+        engine: Any = PostgresEngine(url, durability, expiry=expiry)
     else:
-        engine = SqliteEngine(url, "relaxed", expiry=expiry)
+        engine = SqliteEngine(url, durability, expiry=expiry)
     return clew.Database(engine, "default")
 
 
@@ -105,11 +105,11 @@ def tell_when_ready() -> None:
     print("ready", flush=True)
 
 
-def main(url: str, outside: str, careful: str = "careful", expiry: str = "10", seconds: str = "0.01") -> None:
+def main(url: str, outside: str, how: str = "", expiry: str = "10", seconds: str = "0.01") -> None:
     die_with_parent()
     world = Outside(outside)
-    agent = errand(world, careful=careful == "careful", seconds=float(seconds))
-    with open_with(url, float(expiry)) as db:
+    agent = errand(world, careful=how != "careless", seconds=float(seconds))
+    with open_with(url, float(expiry), "strict" if how == "strict" else "relaxed") as db:
         threading.Thread(target=tell_when_ready, daemon=True).start()
         clew.Worker(db, [agent], concurrency=4, crashes=50).run()
 

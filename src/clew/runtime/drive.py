@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clew import observing
-from clew.errors import BadInput, Conflict
+from clew.errors import BadInput, Conflict, StorageError
 from clew.model import Checkpoint
 from clew.runtime import crew
 from clew.runtime.forks import Origin
@@ -421,18 +421,24 @@ class Drive:
             draft = Draft(base.tree)
             draft.tell_state(dict(told))
             changes = [*entries, *(self.journal.emptied() if ended else ())]
-            written = self.thread._commit(
-                draft,
-                base,
-                kind,
-                label,
-                None,
-                None,
-                run=self.run,
-                next=position.pack(),
-                changes=changes,
-                release=release,
-            )
+            try:
+                written = self.thread._commit(
+                    draft,
+                    base,
+                    kind,
+                    label,
+                    None,
+                    None,
+                    run=self.run,
+                    next=position.pack(),
+                    changes=changes,
+                    release=release,
+                )
+            except Conflict as conflict:
+                if conflict.base == conflict.head:
+                    raise  # an entry's
+                # Nobody else writes under this lease: the database has lost its newest steps, as it may if relaxed.
+                raise StorageError(conflict.message, retryable=True, hint="") from conflict
             self.position = position
             if ended:
                 self.journal.forget()

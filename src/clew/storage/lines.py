@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """How a new run begins: when it is due, and what it is itself to do."""
+    """How a new run begins: when it is due, and what it is itself to do. `grace` is more than 0 if it is in line now."""
 
     delay: int | None
     at: int | None
     wanted: str | None
+    grace: int = 0
 
 
 def admit(writer: Writer, new: NewRun) -> Standing:
@@ -31,7 +32,7 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     if new.if_busy == "reject" and (held or others):
         raise _busy(writer.thread_id, new.branch, held, status)
     if later:
-        return Standing(None if new.at is not None else new.delay, new.at, None)
+        return Standing(None if new.at is not None else new.delay, new.at, None, new.grace)
     if new.if_busy == "interrupt":
         query("interrupt_line", **place)
         if held and status != "running":  # nobody drives it: it ends here
@@ -44,9 +45,10 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     word = mine or (new.if_busy if new.if_busy in ("interrupt", "rollback") else None)
     if held and word and STRENGTH[word] > STRENGTH.get(wanted, 0):
         query("want_of_run", thread=writer.thread, id=held, wanted=word)
+    grace = max(new.grace, 1)  # in line now, whatever the clocks of others say
     if held or others:
-        return Standing(None, None, mine)
-    return Standing(new.grace, None, None)
+        return Standing(None, None, mine, grace)
+    return Standing(new.grace, None, None, grace)
 
 
 def refuse(writer: Writer, branch: str) -> None:

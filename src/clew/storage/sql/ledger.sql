@@ -128,7 +128,7 @@ WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch AND q.sta
 
 -- name: call_next
 -- The branch is free: the first of its line is up, unless somebody has been called already.
-UPDATE run SET wake = {stamp} + grace WHERE tenant = :tenant AND seq = (
+UPDATE run SET wake = {stamp} + grace, grace = CASE WHEN grace > 0 THEN grace ELSE 1 END WHERE tenant = :tenant AND seq = (
     SELECT n.seq FROM run n
     WHERE n.tenant = :tenant AND n.thread = :thread AND n.branch = :branch AND n.status = 'queued' AND n.wake IS NULL
       AND NOT EXISTS (SELECT 1 FROM run h WHERE h.tenant = :tenant AND h.thread = :thread AND h.branch = :branch
@@ -141,7 +141,7 @@ UPDATE run SET wake = {stamp} + grace WHERE tenant = :tenant AND seq = (
 SELECT clew.call_group(:tenant::integer, :group::text)
 
 -- name: call_group (sqlite)
-UPDATE run SET wake = {stamp} + grace WHERE seq = (
+UPDATE run SET wake = {stamp} + grace, grace = CASE WHEN grace > 0 THEN grace ELSE 1 END WHERE seq = (
     SELECT n.seq FROM run n
     WHERE n.tenant = :tenant AND n.group_key = :group AND n.status = 'queued' AND n.wake IS NULL
       AND NOT EXISTS (SELECT 1 FROM run h WHERE h.tenant = :tenant AND h.thread = n.thread AND h.branch = n.branch
