@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """How a new run begins: when it is due, and what it is itself to do. `grace` is more than 0 if it is in line now."""
+    """How a new run begins: when it is due, and what it is to do. `grace` is more than 0 if it is in line now."""
 
     delay: int | None
     at: int | None
