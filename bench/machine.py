@@ -31,7 +31,7 @@ def postgres(version: str) -> str:
     return f"{version} (psycopg {metadata.version('psycopg')})"
 
 
-_PEERS = ("langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres")
+_PEERS = ("langgraph", "langgraph-checkpoint", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "dbos")
 
 
 def _version(package: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 
 import clew
 from bench.agents import SHAPES, Chat, Counted, Run, of_dbos, of_graph, one_node, ours, sqlite_saver
@@ -18,6 +19,9 @@ BARE, STORED, WHOLE, LATE = 1.0, 1 / 2, 1 / 2, 1.3
 
 def runtime(ground: Ground) -> Iterator[Row]:
     """Nodes do nothing, so that what is left is the runtime's own."""
+    if not all(map(find_spec, ("langgraph", "dbos"))):
+        yield Row(BENCH, "LangGraph and DBOS", None, problem="not installed: pip install --group test")
+        return
     yield from _rounds(ground)
     yield from _one_node(ground)
     yield from _conversation(ground)
