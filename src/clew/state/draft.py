@@ -288,8 +288,10 @@ class Draft(Payload):
         if isinstance(old, ListNode):
             place = old.place
             if values:
-                items, flags = self._encode_items(values, path, sum([run[3] for run in place.runs]))
-                sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
+                sizes, items = self._encode_flat(values) if all(map(is_flat, values)) else ([], [])
+                if not sizes:
+                    items, flags = self._encode_items(values, path, sum([run[3] for run in place.runs]))
+                    sizes = [len(item) << 1 | flag for item, flag in zip(items, flags, strict=True)]
                 place = self._extended(place, sizes, items)
             return self._ref(LIST, place), ListNode(place, None, [], set(), loaded=False)
         if old is not None and type(old) is not list:
