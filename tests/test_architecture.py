@@ -174,6 +174,8 @@ LAYERS: dict[str, set[str]] = {
         # And in a framework's nodes, Clew's functions find what they find in an agent's.
         "runtime.activation",
         "runtime.journal",
+        "runtime.undoing",
+        "storage.wanted",
         "asking",
         "state",
         "storage.changes",

@@ -540,3 +540,40 @@ def test_what_a_node_writes_to_a_store_comes_with_its_end(db: clew.Database) -> 
     assert list(db.store(user="42").search()) == []
     assert invoke(graph, False, None)["log"] == [1]
     assert [item.value for item in db.store(user="42").search()] == [{"n": 1}]
+
+
+@pytest.mark.parametrize("how", ["agent", "run", "awaited", "failed"])
+def test_a_graphs_run_is_undone(db: clew.Database, how: str) -> None:
+    world = World()
+    world.fail = [ValueError("no room")] * (how == "failed")
+
+    def give_back(result: str, what: str) -> None:
+        world.calls.append(f"undo {what}")
+
+    @clew.effect(key=lambda what: what, compensate=give_back)
+    def book(what: str) -> str:
+        return world.call(what)
+
+    def both(state: Log) -> Any:
+        found = [book("flight"), book("hotel")]
+        world.stumble()
+        return {"log": [*found, clew.ask("Sure?")]}
+
+    agent = LangGraphAgent(graph_of(db, lambda state: {"log": ["first"]}, both), name="trip")
+    thread = db.thread("t")
+    try:
+        agent.run(thread, {"log": []})
+    except ValueError:
+        assert how == "failed"
+    (run,) = db.runs()
+    if how == "awaited":
+        asyncio.run(agent.acancel(thread, compensate=True))
+    elif how == "run":
+        run.cancel(compensate=True)
+        agent.resume(thread)
+    else:
+        agent.cancel(thread, compensate=True)
+    assert run.status == "cancelled"
+    assert world.calls == ["flight", "hotel", "undo hotel", "undo flight"]
+    assert thread.state()["log"] == ["first"]
+    assert list(db.requests()) == []

@@ -353,3 +353,21 @@ def test_killed_while_undoing(ground: Ground, long: bool) -> None:
             assert outside.live(process.look).value["flight #1"] == "compensated"
             outside.live(lambda: ground.open().delete("trip-7"))
     assert struck > 8
+
+
+def test_a_run_that_is_rolled_back_is_undone(thread: clew.Thread, db: clew.Database) -> None:
+    """By the input that takes its place: that one begins when all is undone, on what was there before."""
+    world = World()
+    agent = booking(world)
+    agent.run(thread, {"log": ["first"]})
+    world.errors = [TimeoutError("no answer")]
+    second = db.submit(agent, thread, {"log": ["second"]}, if_busy="rollback")
+    clew.Worker(db, [agent]).run(until_idle=True)
+    first = db.runs()[1]
+    assert (first.status, second.status) == ("waiting", "queued"), "nobody knows whether the hotel was given back"
+    assert world.log == [*DONE, "cancel hotel 3"]
+    first.requests[0].answer({"done": None}, by="alice")
+    clew.Worker(db, [agent]).run(until_idle=True)
+    assert (first.status, second.status) == ("cancelled", "waiting")
+    assert world.log == [*DONE, *UNDONE, "flight", "hotel"]
+    assert thread.state()["log"] == ["second", "receipt for flight", "receipt for mail"]

@@ -26,7 +26,7 @@ from clew.runtime.machine import Position, Task
 from clew.runtime.node_activation import NodeActivation
 from clew.runtime.nodes import Done, Failed, Node, Outcome, Paused, Stopped, run_async, run_sync
 from clew.runtime.reducers import Changes
-from clew.runtime.undoing import STOPPING, undone
+from clew.runtime.undoing import STOPPING, undo
 from clew.state.codec import encode
 from clew.state.draft import Draft, Extend
 from clew.state.private import Lender, Lent
@@ -168,7 +168,7 @@ class Drive:
             outcomes = self._round()
             self.look()
             if self._word == "rollback":
-                return undone(self, self._word, ROLL_BACK)
+                return undo(self.held, self._word, ROLL_BACK) or self.held.roll_back()
             if any(isinstance(outcome, Failed) for _, outcome in outcomes):
                 return self._failed(outcomes)
             if self.stopping or any(isinstance(outcome, Stopped) for _, outcome in outcomes):
@@ -182,7 +182,7 @@ class Drive:
         """Between two rounds: do what somebody wants. None: the run goes on."""
         match self._word:
             case "rollback" | "roll back":
-                return undone(self, self._word, ROLL_BACK)
+                return undo(self.held, self._word, ROLL_BACK) or self.held.roll_back()
             case "cancel" | "interrupt" | "compensate" | "undo":
                 return self._cancelled(self._finished())
             case "pause":
@@ -462,9 +462,9 @@ class Drive:
         pauses = [pause for _, outcome in outcomes if isinstance(outcome, Paused) for pause in outcome.pauses]
         requests = tuple(number for pause in pauses for number in pause.requests)
         status: RunStatus = "sleeping" if all(pause.sleeping for pause in pauses) else "waiting"
-        return self.held.end(status, requests=requests, entries=self.not_asked_again(requests))
+        return self.held.end(status, requests=requests, entries=self._not_asked_again(requests))
 
-    def not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
+    def _not_asked_again(self, requests: Sequence[int]) -> list[Entry]:
         """Withdraws what an earlier attempt has asked and this one, on a state that was edited, has not."""
         if not self.taken_up:
             return []
@@ -497,4 +497,4 @@ class Drive:
             self.state = changes.state
             if not undoes:
                 return self.held.ended("cancelled", released=True)
-        return undone(self, self._word, UNDO) if undoes else self.held.end("cancelled")
+        return (undo(self.held, self._word, UNDO) if undoes else None) or self.held.end("cancelled")

@@ -7,6 +7,7 @@ import contextvars
 import queue
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import clew
@@ -204,12 +205,13 @@ class LangGraphAgent:
             calling.want("pause")
             worker.join()
 
-    def cancel(self, thread: str | clew.Thread) -> clew.Run:
+    def cancel(self, thread: str | clew.Thread, *, compensate: bool = False) -> clew.Run:
         """Cancel the thread's run: at once if it waits, else after its superstep; asynchronous nodes are cancelled.
 
-        What tasks had finished is kept. The thread takes the next input.
+        What tasks had finished is kept. The thread takes the next input. With `compensate`, effects of the run are
+        undone first, as `clew.Agent.cancel` says.
         """
-        run: clew.Run = self._calling(thread).cancel()
+        run: clew.Run = self._calling(thread).cancel(compensate=compensate)
         return run
 
     # -- awaited
@@ -271,9 +273,9 @@ class LangGraphAgent:
             if not running.cancelled():
                 running.exception()  # looked at, so that nobody is warned of it
 
-    async def acancel(self, thread: Any) -> Any:
+    async def acancel(self, thread: Any, *, compensate: bool = False) -> Any:
         calling = self._calling(thread, loop=asyncio.get_running_loop())
-        return await calling.awaited(calling.cancel)
+        return await calling.awaited(partial(calling.cancel, compensate=compensate))
 
     def _calling(
         self, thread: Any, *, loop: asyncio.AbstractEventLoop | None = None, listening: Listening | None = None

@@ -197,15 +197,19 @@ class Calling:
         if held is not None:
             held.want(word)
 
-    def cancel(self) -> Any:
+    def cancel(self, *, compensate: bool = False) -> Any:
         row = self._ledger.run_holding(self._thread.id, self._thread.branch)
+        if row is None and compensate and (last := self._last()) is not None and last.status == "failed":
+            row = last
         if row is None:
             raise RunNotFound(f"thread {self._thread.id!r} has no run to cancel")
         run = clew.Run(self._db, row)
         if (held := live.get(row.id)) is not None:
-            held.want("cancel")
-        else:
-            run.cancel()
+            held.want("compensate" if compensate else "cancel")
+            return run
+        run.cancel(compensate=compensate)
+        if compensate and (held := claim(self._db, [self._agent], run=row.id, loop=self._loop)) is not None:
+            return self._driven(held)
         return run
 
     async def awaited(self, work: Callable[[], Any]) -> Any:

@@ -24,6 +24,8 @@ from clew.placed.asked import Asked, asked_by
 from clew.placed.under import Under, stand_on
 from clew.runtime.executor import unpack_value
 from clew.runtime.loops import own_loop, start
+from clew.runtime.undoing import STOPPING, undo
+from clew.storage.wanted import ROLL_BACK, STRENGTH, UNDO
 
 try:
     from langchain_core.runnables import RunnableConfig
@@ -46,8 +48,6 @@ _LOOK = 0.5
 """Seconds between two looks at what others want of a run that nobody watches."""
 _ABOUT = frozenset({INTERRUPT, RESUME, "__error__", "__error_source_node__"})
 """Records that tell of a task that has not finished."""
-_STOPPING = ("cancel", "interrupt", "rollback")
-_STRENGTH = {None: 0, "inject": 1, "pause": 2, "cancel": 3, "interrupt": 3, "rollback": 4}
 
 
 class Listening(NamedTuple):
@@ -84,7 +84,7 @@ class GraphDriving:
         self._looked = time.monotonic()
         self._begun = False
         self._check()
-        if held.begins and held.row.wanted not in _STOPPING:
+        if held.begins and held.row.wanted not in STOPPING:
             self._begin()
 
     # -- from outside
@@ -92,10 +92,10 @@ class GraphDriving:
     def want(self, word: str) -> None:
         """Word was left for the run. Tasks that can be interrupted are; the others end, and no further ones begin."""
         with self._lock:
-            if _STRENGTH.get(word, 0) > _STRENGTH[self._word]:
+            if STRENGTH.get(word, 0) > STRENGTH.get(self._word, 0):
                 self._word = word
             self._ask_to_stop()
-            task = self._task if self._word in _STOPPING else None
+            task = self._task if self._word in STOPPING else None
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
 
@@ -163,18 +163,20 @@ class GraphDriving:
             try:
                 stopped = self._stretch(given)
             except Exception as error:  # noqa: BLE001 - whatever the graph raises
-                if self._word not in _STOPPING:
+                if self._word not in STOPPING:
                     return self._failed(error)
                 stopped = True
             given = None
-            if not stopped and self._word not in _STOPPING:
+            if not stopped and self._word not in STOPPING:
                 return self._settled()
 
     def _heed(self) -> RunStatus | None:
         """Between two supersteps: do what somebody wants. None: the run goes on."""
         match self._word:
-            case "rollback":
-                return self._roll_back()
+            case "rollback" | "roll back":
+                return undo(self._held, self._word, ROLL_BACK) or self._roll_back()
+            case "compensate" | "undo":
+                return undo(self._held, self._word, UNDO) or self._cancel()
             case "cancel" | "interrupt":
                 return self._cancel()
             case "pause":
@@ -250,7 +252,7 @@ class GraphDriving:
     async def _astretch(self, given: Any, options: Mapping[str, Any]) -> bool:
         with self._lock:
             self._task = asyncio.current_task()
-            if self._word in _STOPPING:
+            if self._word in STOPPING:
                 return True
         try:
             async for part in self._graph.astream(given, self._config, **options):
@@ -258,7 +260,7 @@ class GraphDriving:
         except GraphDrained:
             return True
         except asyncio.CancelledError:
-            if self._word not in _STOPPING:
+            if self._word not in STOPPING:
                 raise
             return True
         return False
@@ -321,7 +323,7 @@ class GraphDriving:
         ending = self._held.ending("cancelled")
         latest = self._latest()
         if self._held.begins and not self._begun:
-            if self._word == "cancel" or not isinstance(self._graph, CompiledStateGraph):
+            if self._word in ("cancel", "compensate") or not isinstance(self._graph, CompiledStateGraph):
                 return self._held.end("cancelled")
             self._under.entries = (*self._held.entered(), ending)
             self._graph.update_state(self._thread, unpack_value(self._row.input), as_node=START)
