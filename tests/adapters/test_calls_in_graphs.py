@@ -577,3 +577,22 @@ def test_a_graphs_run_is_undone(db: clew.Database, how: str) -> None:
     assert world.calls == ["flight", "hotel", "undo hotel", "undo flight"]
     assert thread.state()["log"] == ["first"]
     assert list(db.requests()) == []
+
+
+def test_calls_of_one_key_side_by_side_share_one(db: clew.Database) -> None:
+    """Whoever comes second waits for the first, or sees its result, however close they are: nobody is asked."""
+    world = World()
+
+    @clew.effect(key=lambda turn: turn)
+    def change(turn: int) -> str:
+        return world.call(f"{turn}")
+
+    builder = StateGraph(Log)
+    builder.add_node("one", lambda state: {"log": [change(state["turn"])]})
+    sends = [Send("one", {"turn": turn}) for turn in range(8) for _ in range(4)]
+    builder.add_conditional_edges(START, lambda state: sends)
+    graph = builder.compile(checkpointer=ClewSaver(db))
+    result = invoke(graph, False, {"log": []})
+    assert "__interrupt__" not in result
+    assert len(set(result["log"])) == 8
+    assert len(world.calls) == 8

@@ -304,6 +304,7 @@ def _steps(call: Call, span: observing.Span) -> Steps:
 
 def _to_result(call: Call, span: observing.Span) -> Steps:
     seen = yield from _first(call)
+    looked = ""
     while True:
         if isinstance(seen, Done):
             return seen.result
@@ -324,6 +325,10 @@ def _to_result(call: Call, span: observing.Span) -> Steps:
             return _result(row)
         elif row.token in _under_way or row.state == "claimed":
             seen = yield from _waited(call, row)
+            continue
+        elif row.state == "unknown" and looked != row.token:
+            looked = row.token  # without a lease, also a call under way here is; it may have ended since that was read
+            seen = yield Store(call.claim)
             continue
         call.activation.check()
         seen = yield from _settled(call, row, error)

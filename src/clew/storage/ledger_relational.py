@@ -252,7 +252,11 @@ class RelationalLedger:
             lease = Lease(thread_id, row.branch, row.epoch)
             if self._storage._live(ref[0][4:], lease) is not None:
                 return row
-        query("complete_effect", thread=thread, key=row.key, token=row.token, state="unknown", value=None)
+        known = {"thread": thread, "key": row.key, "token": row.token}
+        now = self._seal.effect(query("effect_with_token", **known)[0], thread_id)
+        if now.state != "claimed":
+            return now  # its result came this moment: results wait for nobody
+        query("complete_effect", **known, state="unknown", value=None)
         return row._replace(state="unknown")
 
     def complete(self, thread_id: str, complete: Complete) -> bool:
