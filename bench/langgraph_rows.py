@@ -22,6 +22,7 @@ from bench.langgraph_chat import (
     sqlite_saver,
     sqlite_saver_delta,
 )
+from bench.langgraph_reads import latest, listings
 from bench.rows import TIMES, Row, ratio_row
 from bench.timing import Pairs, clock, no_garbage
 
@@ -51,23 +52,26 @@ def langgraph(ground: Ground) -> Iterator[Row]:
     """Whole graphs, as their users run them: LangGraph's own work is in every turn."""
     for engine in ENGINES:
         yield from _bytes(ground, engine)
+        yield from latest(ground, engine.name, engine.ours, engine.full)
     for engine in ENGINES:
         for durability in ("relaxed", "strict"):
             yield from _turns(ground, engine, durability)
 
 
 def _bytes(ground: Ground, engine: Engine) -> Iterator[Row]:
-    """Ratios to a full saver grow with the turns: the target is for those of a whole run."""
+    """Ratios to the peers change with the turns: the targets are for those of a whole run. Listings are of the same
+    threads."""
     turns = ground.sizes.graph_turns
     with contenders(ground, "relaxed", engine.ours, engine.full, engine.delta) as chats:
         for chat in chats:
             chat.grow(turns)
         assert chats[0].messages()[::2] == chats[1].messages()[::2]
+        yield from listings(ground, engine.name, chats)
         ours, full, delta = [chat.weigh() for chat in chats]
     what = f"{engine.name}: bytes of a chat of {turns} turns of 1 KB"
     for peer, theirs, target in ((chats[1], full, engine.of_full), (chats[2], delta, engine.of_delta)):
         detail = f"{ours:,} B; {peer.name} {theirs:,} B"
-        wanted = None if ground.sizes.quick and peer is chats[1] else target
+        wanted = None if ground.sizes.quick else target
         numbers = {"ours": ours, "other": theirs, "turns": turns}
         yield Row(BENCH, f"{what}, of {peer.name}", ours / theirs, TIMES, wanted, detail=detail, numbers=numbers)
 

@@ -36,7 +36,10 @@ A step of theirs is `put_writes` and `put`, as LangGraph's loop calls them; one 
     "langgraph": """\
 A chat: `MessagesState`, one node, each turn asks 512 bytes and is answered 512, every call with `durability="sync"`.
 *Relaxed* and *strict* are the same setting for all: `synchronous` NORMAL and FULL, `synchronous_commit` off and on.
-*The saver's own part* is the time inside its methods; the rest of a turn is LangGraph's work, the same for all.""",
+*The saver's own part* is the time inside its methods; the rest of a turn is LangGraph's work, the same for all.
+They wait for each other in threads of their own, so these times overlap and may add up to more than the turn.
+*Whoever goes on with the thread* has written or read its latest checkpoint before, as a process does that serves a
+conversation: ours keeps what it wrote, and reads only the row that tells whether it is still the latest.""",
     "runtime": """\
 The same nodes on Clew's runtime, in LangGraph's graphs, and in a workflow of DBOS; they do next to nothing, so what is
 left is the libraries' own. Times are of a round, from the start of a run on a new thread to its end, by the number of
