@@ -46,6 +46,11 @@ def test_the_output_in_the_readme_is_real() -> None:
     assert readme_script.ageless(readme) == readme_script.ageless(readme_script.written(readme)), "run scripts/readme"
 
 
+def test_the_figures_about_langgraph_are_those_that_were_measured() -> None:
+    readme_script = script("readme")
+    assert readme_script.savers() in readme_script.LANGGRAPH.read_text("utf-8"), "run scripts/readme"
+
+
 def test_the_figures_in_the_readme_are_those_that_were_measured() -> None:
     readme_script = script("readme")
     table = readme_script.bench()
