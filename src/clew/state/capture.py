@@ -161,9 +161,10 @@ class _Group:
         return chain.from_iterable(holders if self.keys is None else map(dict.values, holders))
 
     def same(self, holders: Sequence[Any]) -> bool:
-        return (
-            list(map(len, holders)) == self.sizes
-            and all(map(is_, self._within(holders), self.held))
+        if list(map(len, holders)) != self.sizes:
+            return False
+        return not self.held or (  # messages have dicts and lists that are mostly empty
+            all(map(is_, self._within(holders), self.held))
             and (self.keys is None or all(map(is_, chain.from_iterable(holders), self.keys)))
             and (self.dicts is None or self.dicts.same(self.dicts.holders))
             and (self.lists is None or self.lists.same(self.lists.holders))
