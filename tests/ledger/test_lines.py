@@ -14,7 +14,7 @@ import pytest
 from ledgers import DAY, Place, ledger_of, new_run
 
 import clew
-from clew.errors import Busy, Fenced
+from clew.errors import Busy, Corrupt, Fenced
 from clew.storage.ledger import Move, NewAnswer, NewRequest, NewRun, Start, Want
 from clew.storage.port import Lease
 from clew.storage.queue import Enter, Limits, Rewind, TakeIn
@@ -427,3 +427,17 @@ def test_a_run_of_a_thread_that_was_made_this_moment(shared_place: Place):
             seen |= {row.id: row.thread_id for row in second.claim_runs(TRIP, count=9)}
         submitting.join()
         assert seen == {f"r{n}": f"t{n}" for n in range(150)}
+
+
+def test_a_branch_whose_row_was_spoiled_is_corrupt_and_its_run_is_not_taken(tmp_path: Path) -> None:
+    """On SQLite, where a file may hold anything: here, that the branch is another tenant's."""
+    with clew.open(str(tmp_path / "a.db")) as db:
+        db.thread("trip").save({"n": 1})
+        ledger = ledger_of(db)
+        queued(ledger, "r1")
+        with db._engine.transaction() as execute:
+            execute("UPDATE ref SET tenant = tenant + 1").fetchall()
+        for take in (lambda: ledger.claim_runs(TRIP), lambda: ledger.claim_run("r1", forced=True)):
+            with pytest.raises(Corrupt, match="main"):
+                take()
+        assert ledger.run("r1").status == "queued"
