@@ -24,6 +24,7 @@ from clew.model import Page, from_microseconds
 from clew.state.codec import decode
 from clew.state.diff import Diff, diff
 from clew.state.diff_json import as_json
+from clew.state.shape import describe
 from clew.state.shape_words import explain
 from clew.storage.ledger import AnswerRow, Ledger, NewAnswer, RequestRow, RequestStatus
 from clew.storage.port import Storage
@@ -172,6 +173,8 @@ class Request:
 
     def _allowed(self) -> str:
         first, *entries = self.explain()
+        if first == "one of" and self.schema is not None:
+            return describe(self.schema, self.schema)
         return first + (f" with {', '.join(entry.strip() for entry in entries)}" if entries else "")
 
     def _inner(self, reason: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, TypedDict
 
 import pytest
 from asks import asking
@@ -339,3 +339,11 @@ def test_a_request_in_an_event_loop(place):
             assert not await db.signal("paid", 1, key="k")
 
     asyncio.run(work())
+
+
+def test_an_object_among_other_choices_is_named_by_what_it_has(ask):
+    request = ask(schema=Literal["again", "skip"] | TypedDict("Was", {"done": str}))
+    with pytest.raises(WrongAnswer, match='"again" or "skip" or an object with done expected, not "no"'):
+        request.answer("no", by="alice")
+    with pytest.raises(WrongAnswer, match='answer it: "again" or "skip" or an object with done'):
+        request.approve(by="alice")

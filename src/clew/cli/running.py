@@ -14,7 +14,7 @@ from clew.cli.asked import WIDE, headline, short
 from clew.cli.output import age, clip, console, is_terminal, print_json, table, until
 from clew.cli.place import Place, find_place, is_thread
 from clew.cli.settings import settings
-from clew.cli.tree import escape, inline
+from clew.cli.tree import chop_words, escape, inline
 from clew.errors import RunNotFound
 
 WAITING_FOR_A_HUMAN = 15
@@ -29,6 +29,7 @@ STYLES = {
     "dead": "bold red",
     "cancelled": "dim",
 }
+_MARGIN = 8
 HOLDING = ("running", "waiting", "sleeping", "paused")
 _ID = re.compile(r"run-[0-9a-f]{16}\Z")
 
@@ -141,13 +142,14 @@ def show_run(run: clew.Run) -> None:
     for line in table(rows):
         out.print(line)
     if info.error is not None:
-        out.print(Text("error   ", "dim").append(escape_lines(str(info.error)), "red"))
-        for note in info.error.notes:
-            out.print(Text(f"        {escape_lines(note)}", "dim"))
+        told = [(line, "red") for line in _chopped(str(info.error), out.width - _MARGIN)]
+        told += [(line, "dim") for note in info.error.notes for line in _chopped(note, out.width - _MARGIN)]
+        for at, (row, style) in enumerate(told):
+            out.print(Text(("" if at else "error").ljust(_MARGIN), "dim").append(row, style))
 
 
-def escape_lines(text: str) -> str:
-    return "\n        ".join(escape(line) for line in text.splitlines())
+def _chopped(text: str, room: int) -> list[str]:
+    return [row for line in text.splitlines() for row in chop_words(escape(line), room)]
 
 
 def _facts(info: clew.RunInfo, step: int | None) -> Iterator[tuple[str, Text | str]]:

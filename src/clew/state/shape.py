@@ -74,8 +74,8 @@ _PYTHON: dict[str, type] = {
 }
 
 
-def describe(schema: Schema) -> str:
-    """What a schema asks for, in a few words."""
+def describe(schema: Schema, root: Schema | None = None) -> str:
+    """What a schema asks for, in a few words. With its `root`, a reference is what it leads to, and not its name."""
     if isinstance(schema, bool):
         return "anything" if schema else "nothing"
     if "const" in schema:
@@ -88,8 +88,10 @@ def describe(schema: Schema) -> str:
         return " or ".join(TYPES[name] for name in _list(schema["type"]))
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            return " or ".join(dict.fromkeys(describe(one) for one in schema[word]))
+            return " or ".join(dict.fromkeys(describe(one, root) for one in schema[word]))
     if "$ref" in schema:
+        if root is not None and not isinstance(meant := resolve(root, str(schema["$ref"])), bool) and "type" in meant:
+            return describe(meant)
         return str(schema["$ref"]).rsplit("/", maxsplit=1)[-1]
     return "something else"
 
@@ -147,7 +149,7 @@ class _Check:
         if isinstance(schema, bool):
             return [] if schema else [self._problem(value, "", path)]
         if "type" in schema and not any(is_type(value, name) for name in _list(schema["type"])):
-            return [self._problem(value, describe(schema), path)]
+            return [self._problem(value, describe(schema, self._root), path)]
         found: list[Problem] = []
         for word, given in schema.items():
             checker = _CHECKERS.get(word)
@@ -197,7 +199,7 @@ class _Check:
         near = [outcome for outcome in outcomes if any(problem.path != here for problem in outcome)]
         if len(near) == 1:
             return near[0]
-        return [self._problem(value, " or ".join(dict.fromkeys(map(describe, given))), path)]
+        return [self._problem(value, " or ".join(dict.fromkeys(describe(one, self._root) for one in given)), path)]
 
     def _not(self, value: Any, given: Schema, path: Path, _: Any) -> list[Problem]:
         fits = bool(self.problems(value, given, path))
