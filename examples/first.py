@@ -34,7 +34,7 @@ def model(messages):
     return llm(messages)
 
 
-@clew.effect(key=lambda order, euros: order)  # at most once; if nobody knows whether it was done, a person is asked
+@clew.effect(key=lambda order, euros: order)  # at most once; if nobody knows, it asks
 def charge(order, euros):
     return bank.charge(order, euros)
 
