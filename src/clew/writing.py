@@ -44,6 +44,14 @@ class Memory:
     """What a run left for the next one: the head's base, its state, which nobody else holds, and how that is lent."""
 
 
+class _OfThread(threading.local):
+    """What one thread of execution has. Defaults are the class's: without one, asking costs an exception."""
+
+    base: Base | bool | None = False
+    """False while it has read nothing itself."""
+    lease: Lease | None = None
+
+
 class SharedMemory(Memory):
     """The same, kept apart for each thread of execution that uses the handle.
 
@@ -52,13 +60,14 @@ class SharedMemory(Memory):
     """
 
     def __init__(self) -> None:
-        self._local = threading.local()
+        self._local = _OfThread()
         self._home: int | None = None
         self._shared: Base | None = None
 
     @property
     def base(self) -> Base | None:
-        return getattr(self._local, "base", self._shared)
+        base = self._local.base
+        return self._shared if isinstance(base, bool) else base
 
     @base.setter
     def base(self, base: Base | None) -> None:
@@ -71,7 +80,7 @@ class SharedMemory(Memory):
 
     @property
     def lease(self) -> Lease | None:
-        return getattr(self._local, "lease", None)
+        return self._local.lease
 
     @lease.setter
     def lease(self, lease: Lease | None) -> None:

@@ -9,6 +9,8 @@ from clew.state import codec_format as f
 class Depth:
     """The containers that a draft is within. What it takes apart is put together again, and read as a whole."""
 
+    __slots__ = ("_open", "objects")
+
     def __init__(self) -> None:
         self.objects = 0
         self._open: set[int] = set()
