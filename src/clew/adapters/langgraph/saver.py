@@ -197,6 +197,7 @@ class ClewSaver(BaseCheckpointSaver[Any]):
         if new.leans and (took := self._taken.by(Place(thread_id, ns, parent), _run(config))) is not None:
             new.control[TOOK] = took
         place, under = Place(thread_id, ns, checkpoint["id"]), self._under_on(thread_id)
+        self._taken.placed(place, _run(config))
         return self._threads.begin(place, parent, new, here=here, under=under)
 
     def _finish(self, begun: Begun) -> RunnableConfig:

@@ -23,10 +23,12 @@ _Key = tuple[str, int]
 class _Seen:
     """What one run has seen beside one checkpoint."""
 
-    __slots__ = ("own", "run", "stood", "wrote")
+    __slots__ = ("came", "own", "run", "stood", "wrote")
 
     def __init__(self, run: object) -> None:
         self.run = run
+        self.came = False
+        """Whether it has read or placed the checkpoint. Every run has, so writes of any other are somebody's here."""
         self.stood: set[_Key] = set()
         self.wrote: set[_Key] = set()
         self.own: dict[_Key, Write] = {}
@@ -43,7 +45,13 @@ class Taken:
         """A run has read a checkpoint, with these writes beside it."""
         with self._lock:
             seen = self._seen(place, run)
+            seen.came = True
             seen.stood = {(write.task, write.idx) for write in writes}
+
+    def placed(self, place: Place, run: object) -> None:
+        """A run has made a checkpoint."""
+        with self._lock:
+            self._seen(place, run).came = True
 
     def wrote(self, place: Place, run: object, writes: Iterable[tuple[Write, bool]]) -> None:
         """A run has written; of each: whether what stands there now is what it wrote."""
@@ -62,8 +70,9 @@ class Taken:
             every = self._of.get(place)
             if not every:
                 return None
-            # Whoever cannot be told from the others may have written any of it.
-            mine = [seen for seen in every if seen.run is run and (seen.wrote or seen.own)] or every
+            mine = [seen for seen in every if seen.run is run or not seen.came]
+            if not any(seen.run is run for seen in mine):
+                mine = every  # it cannot be told from the others
             keys = {key for seen in mine for key in seen.stood | seen.wrote}
             own = [write for seen in mine for write in seen.own.values()]
             return [*(list(key) for key in sorted(keys)), *(list(write) for write in own)]
