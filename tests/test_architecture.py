@@ -84,7 +84,7 @@ LAYERS: dict[str, set[str]] = {
         "storage.postgres",
         "storage.blobs",
     },
-    "hop": set(),
+    "hop": {"errors"},
     "runs": {
         "errors",
         "model",
