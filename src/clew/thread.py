@@ -247,7 +247,8 @@ class Thread(Writing):
     def rewind(self, ref: Ref) -> Checkpoint:
         """Point the branch at an earlier (or any) checkpoint.
 
-        Nothing is erased: the tip that it leaves keeps its step, its id and an automatic name.
+        Nothing is erased: the tip that it leaves keeps its step, its id and an automatic name. A run that waits on the
+        branch is cancelled, and what it has asked is withdrawn; while a run is driven there, this raises `Busy`.
         """
         with self._storage.snapshot() as snapshot:
             _, row = find_row(snapshot, self._id, self._branch, ref)

@@ -446,3 +446,37 @@ def test_a_run_that_waits_stands_on_its_last_checkpoint(thread: clew.Thread) -> 
     run.edit({"plan": "Osaka"})
     assert agent.resume(thread).requests[0].question == "Osaka?"
     assert ran == ["plans"], "an edit changes the state, not where the run stands"
+
+
+@pytest.mark.parametrize("how", ["rewind", "resume", "delete"])
+def test_a_waiting_run_whose_branch_goes_elsewhere_is_over(thread: clew.Thread, db: clew.Database, how: str) -> None:
+    agent, ran = clew.Agent("two"), []
+
+    @agent.node(start=True, then="asks")
+    def plans(state: Any) -> Any:
+        ran.append(state["city"])
+        return {"plan": state["city"]}
+
+    @agent.node
+    def asks(state: Any) -> Any:
+        return {"answer": clew.ask(f"{state['plan']}?", schema=str)}
+
+    thread.save({"city": "Kyoto"})
+    branch = thread.fork("head", branch="other")
+    run = agent.run(branch, {"city": "Tokyo"})
+    (request,) = run.requests
+    branch.rewind("head")
+    assert run.status == "waiting", "it stands where it stood"
+    if how == "delete":
+        thread.delete_branch("other")
+    elif how == "rewind":
+        branch.rewind(1)
+    else:
+        again = agent.resume(branch, ref=2)
+        assert again != run
+        assert (again.status, ran) == ("waiting", ["Tokyo", "Tokyo"])
+    assert (run.status, db.request(request.id).status) == ("cancelled", "withdrawn")
+    with pytest.raises(Conflict):
+        request.answer("yes", by="alice")
+    if how == "rewind":
+        assert agent.run(branch, {"city": "Osaka"}).requests[0].question == "Osaka?"

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from clew.errors import Corrupt, NameTaken
 from clew.model import Durability
+from clew.storage.ledger import Move
+from clew.storage.ledger_entries import Writer
 from clew.storage.ledger_rows import delete_ledger, stamped
 from clew.storage.ownership import Identity, OwnerRow, is_live
 from clew.storage.port import STEP_BITS, Chunk, Committed, Folding, Lease, Piece
@@ -153,6 +155,7 @@ class Relational(ABC):
     def delete_branch(self, thread_id: str, name: str, *, epoch: int | None) -> None:
         with self._writing(thread_id) as run:
             thread = self._branch(run, thread_id, name, epoch)[0]
+            self._end_run(run, thread, thread_id, name)
             run("delete_ref", thread=thread, name=name)
         if epoch is not None:
             self._engine.hold(self._tenant, Lease(thread_id, name, epoch), held=False)
@@ -164,6 +167,13 @@ class Relational(ABC):
             run("move_ref", thread=thread, name=name, step=step)
             if tip is not None and tip != step:
                 run("create_ref", thread=thread, name=old_tip, kind="auto", step=tip)
+                self._end_run(run, thread, thread_id, name)
+
+    def _end_run(self, run: Run, thread: int, thread_id: str, branch: str) -> None:
+        """The run that has a branch, and that nobody drives, does not go on there: its requests are withdrawn."""
+        held = stamped(run)("run_holding", thread_id=thread_id, branch=branch)
+        if held:
+            Writer(run, self._tenant, thread, thread_id).move(Move(held[0][0], "cancelled"))
 
     def _existing(self, run: Run, thread_id: str, step: int) -> int:
         """The thread's key, given that the thread has this step."""
