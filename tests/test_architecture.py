@@ -94,6 +94,7 @@ LAYERS: dict[str, set[str]] = {
         "state",
         "storage.ledger",
         "storage.port",
+        "storage.queue",
         "thread",
         "writing",
     },

@@ -102,6 +102,15 @@ class Run:
     async def cancel(self, *, compensate: bool = False) -> None:
         await self._hop(self._run.cancel, compensate=compensate)
 
+    async def retry(self) -> None:
+        await self._hop(self._run.retry)
+
+    async def revive(self) -> None:
+        await self._hop(self._run.revive)
+
+    async def move(self, *, agent: str | None = None, nodes: Mapping[str, str] | None = None) -> None:
+        await self._hop(self._run.move, agent=agent, nodes=nodes)
+
 
 class Agent(sync.Agent):
     """`clew.Agent`, to be awaited. It is built in the same way, and workers take either.

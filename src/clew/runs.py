@@ -14,10 +14,11 @@ from clew import references
 from clew.errors import BadInput, Busy, Conflict, RunNotFound
 from clew.model import Checkpoint, Page, from_microseconds
 from clew.reading import find_row
-from clew.state.codec import decode
+from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.values import ExceptionSummary
 from clew.storage.ledger import ENDED, HOLDING, Entry, Ledger, Move, RunRow, RunStatus, Want, ledger_of
+from clew.storage.queue import Rename
 from clew.thread import Thread
 from clew.writing import Memory
 
@@ -203,6 +204,68 @@ class Run:
         except Busy:
             self._ledger.apply(row.thread_id, [Want(row.id, "compensate" if compensate else "cancel")])
 
+    def retry(self) -> None:
+        """Let it go on after it has failed: it is due now, for a worker, and may fail as often again.
+
+        Only the last run of its branch can be: what came after it would not expect it. `agent.resume(thread)` does it
+        here and now.
+        """
+        self._again("failed")
+
+    def revive(self) -> None:
+        """Let it go on although it is dead: its process died again and again, and what killed it is mended."""
+        self._again("dead")
+
+    def _again(self, was: RunStatus) -> None:
+        row = self._read()
+        if row.status != was:
+            raise Conflict(
+                f"run {row.id} is {row.status}, not {was}",
+                hint="a failed one can be retried, a dead one revived; clew.Agent.resume goes on with any other",
+            )
+        if (last := self._last_here(row)) != row.id:
+            raise Conflict(f"run {row.id} is over: {last} has come after it on this branch", hint="retry that one")
+        self._ledger.apply(row.thread_id, [Move(row.id, "sleeping", (was,), delay=0)])
+
+    def _last_here(self, row: RunRow) -> str | None:
+        """The last run of its branch that has begun."""
+        after = None
+        while rows := self._ledger.runs(thread_id=row.thread_id, after=after):
+            for one in rows:
+                if one.branch == row.branch and (one.input is None or one.id == row.id):
+                    return one.id
+            after = rows[-1].id
+        return None
+
+    def move(self, *, agent: str | None = None, nodes: Mapping[str, str] | None = None) -> None:
+        """Hand it to another agent, or let it go on at other nodes: `nodes` maps those that it stands before to others.
+
+        For a run whose agent or node a deploy has renamed or taken away. A paused one is due then. One that is driven
+        cannot be moved, nor can one that is over.
+        """
+        row = self._read()
+        own = self._own(row)
+        with own.lease(wait=0) as lease:
+            row = self._read()
+            if row.status in ENDED or row.status == "running":
+                raise Conflict(f"run {row.id} is {row.status}; only one that stands still can be moved")
+            entries: list[Entry] = [] if agent is None else [Rename(row.id, references.check_thread_id(agent))]
+            if row.status == "paused":
+                entries.append(Move(row.id, "sleeping", ("paused",), delay=0))
+            if nodes:
+                _, own._memory.base = own._load_head()
+                base = own._memory.base
+                with own._storage.snapshot() as snapshot:
+                    at = row.step if row.step is not None else base.step
+                    packed = None if at is None else find_row(snapshot, own.id, own.branch, at)[1].next
+                following = renamed(packed, nodes, row.id)
+                label = ", ".join(f"{old} → {new}" for old, new in nodes.items())[:100]
+                draft = Draft(base.tree)
+                draft.tell_state({})
+                own._commit(draft, base, "edit", label, None, None, run=row.id, next=following, changes=entries)
+            elif entries:
+                self._ledger.apply(row.thread_id, entries, lease=lease)
+
     @property
     def _ledger(self) -> Ledger:
         return ledger_of(self._db._storage)
@@ -217,6 +280,29 @@ class Run:
     def _own(self, row: RunRow) -> Thread:
         own: Thread = self._db._thread_with_memory(row.thread_id, row.branch, Memory())
         return own
+
+
+def renamed(packed: bytes | None, nodes: Mapping[str, str], run: str) -> bytes:
+    """A stored plan of what runs next, with other names."""
+    plan = None if packed is None else decode(packed)
+    if type(plan) is not dict:
+        raise Conflict(f"run {run} stands before no nodes of an agent", hint="move(agent=…) gives it to another one")
+    before = {task[0] for task in plan["tasks"]} | {name for seen in plan.get("arrived", {}).values() for name in seen}
+    if unknown := set(nodes) - before - set(plan.get("arrived", {})):
+        raise BadInput(
+            f"run {run} does not stand before {min(unknown)!r}", hint=f"but before {', '.join(sorted(before))}"
+        )
+
+    def name(old: str) -> str:
+        node, sent, number = old.partition("#")
+        return nodes.get(node, node) + sent + number
+
+    plan["tasks"] = [[name(task[0]), *task[1:]] for task in plan["tasks"]]
+    if "arrived" in plan:
+        plan["arrived"] = {name(join): [name(one) for one in seen] for join, seen in plan["arrived"].items()}
+    if "done" in plan:
+        plan["done"] = [name(one) for one in plan["done"]]
+    return encode(plan, path="next")
 
 
 def new_run_id() -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import pytest
 
 import clew
-from clew.errors import BadInput, Busy
+from clew.errors import BadInput, Busy, Conflict, RunExists
 from clew.runtime.executor import Held, Terms, claim, execute
 from clew.storage.ledger import ledger_of
 from clew.storage.queue import Beside
@@ -162,7 +162,77 @@ def test_one_that_kills_whoever_drives_it_is_dead(db):
         held.close()  # what is left of a process that dies: a running run, and nobody's lease
     assert claim(db, [agent], run=run.id, terms=Terms(crashes=3)) is None
     assert run.status == "dead"
-    assert "died 4 times" in run.error.message
+    assert "4 crashes" in run.error.message
+    run.revive()
+    assert drive(db, agent, run, crashes=0) == "done"
+
+
+def test_a_failed_run_is_retried_by_whoever_comes(db):
+    agent, calls = failing(2, ValueError("boom"))
+    run = db.submit(agent, "trip-7", {"log": []})
+    assert drive(db, agent, run) == "failed"
+    run.retry()
+    assert ledger_of(db._storage).is_due(run.id)
+    assert drive(db, agent, run) == "failed"
+    run.retry()
+    assert drive(db, agent, run) == "done"
+    with pytest.raises(Conflict, match="is done"):
+        run.retry()
+    assert (len(calls), run.state["log"]) == (3, ["first on 0", "second"])
+
+
+def test_only_the_last_run_of_a_branch_is_retried(db):
+    agent, _ = failing(1, ValueError("boom"))
+    run = db.submit(agent, "trip-7", {"log": []})
+    later = db.submit(agent, "trip-7", {"log": []})
+    drive(db, agent, run)
+    drive(db, agent, later)
+    with pytest.raises(Conflict, match="has come after it"):
+        run.retry()
+
+
+def test_moved_to_another_agent_and_to_another_node(db):
+    old = make("old")
+    run = db.submit(old, "trip-7", {"log": []}, key="k")
+    new = make("new")
+    assert claim(db, [new], run=run.id) is None
+    run.move(agent="new")
+    del new._nodes["first"], new._then["first"]
+    new._starts = ["second"]
+    new.__dict__.pop("graph", None)
+    assert drive(db, new, run) == "done"
+    assert run.state["log"] == ["second"]
+    with pytest.raises(Conflict):
+        run.move(agent="old")
+
+
+def test_a_node_that_is_gone_pauses_the_run_until_it_is_moved(db, monkeypatch):
+    agent = make()
+
+    def stop(state: Any) -> Any:
+        clew.wait("go")
+        return {"log": ["gone"]}
+
+    agent._nodes["second"] = agent._nodes["second"]._replace(fn=stop)
+    run = db.submit(agent, "trip-7", {"log": []})
+    assert drive(db, agent, run) == "waiting"
+    db.signal("go")
+    deployed = clew.Agent("trip", state=State)
+    deployed.node(name="start", start=True, then="third")(lambda state: None)
+    deployed.node(name="third")(lambda state: {"log": ["third"]})
+    assert drive(db, deployed, run) == "paused"
+    with pytest.raises(BadInput, match="does not stand before"):
+        run.move(nodes={"first": "third"})
+    run.move(nodes={"second": "third"})
+    assert drive(db, deployed, run) == "done", run.error
+    assert run.state["log"] == ["first on 0", "third"]
+
+
+def test_a_key_that_the_other_agent_knows_is_not_moved(db):
+    run = db.submit(make("a"), "trip-7", {"log": []}, key="k")
+    db.submit(make("b"), "trip-7", {"log": []}, key="k")
+    with pytest.raises(RunExists):
+        run.move(agent="b")
 
 
 def test_handed_over_under_way(db):

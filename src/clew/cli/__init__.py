@@ -21,10 +21,12 @@ from clew.cli.fork import fork
 from clew.cli.import_ import import_
 from clew.cli.inbox import inbox
 from clew.cli.log import log
+from clew.cli.move import move
 from clew.cli.prune import prune
 from clew.cli.reject import reject
 from clew.cli.resume import resume
 from clew.cli.retry import retry
+from clew.cli.revive import revive
 from clew.cli.rewind import rewind
 from clew.cli.runs import runs
 from clew.cli.settings import database_options
@@ -34,6 +36,7 @@ from clew.cli.status import status
 from clew.cli.tag import tag
 from clew.cli.threads import threads
 from clew.cli.usage import usage
+from clew.cli.worker import worker
 from clew.errors import ClewError
 
 __all__ = ["main"]
@@ -107,7 +110,7 @@ _SECTIONS = {
     "Look": (status, threads, log, show, diff),
     "Travel": (fork, rewind, tag),
     "Answer": (inbox, approve, reject, answer),
-    "Run": (runs, resume, retry, cancel, signal),
+    "Run": (worker, runs, resume, retry, revive, cancel, move, signal),
     "Keep": (usage, prune, import_, demo),
 }
 for _commands in _SECTIONS.values():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import click
 
@@ -19,14 +20,14 @@ from clew.errors import BadInput, ClewError
 _HINT = "write MODULE:AGENT, for example app:trip for `trip = clew.Agent(…)` in app.py"
 
 
-def find_agent(text: str) -> clew.Agent:
-    """The agent that MODULE:AGENT names; AGENT may be left out where the module has but one.
+def find_agent(text: str) -> Any:
+    """The agent that MODULE:AGENT names, of Clew or of an adapter; AGENT may be left out where there is but one.
 
     Modules are looked for in the current directory first. `app.py` is read as `app`.
     """
     name, colon, attribute = text.partition(":")
     module = _module(name)
-    agents = {key: value for key, value in vars(module).items() if isinstance(value, clew.Agent)}
+    agents = {key: value for key, value in vars(module).items() if _is_agent(value)}
     if not colon and len(set(map(id, agents.values()))) == 1:
         return _plain(next(iter(agents.values())))
     there = f"it has {', '.join(agents)}" if agents else "it has no agent"
@@ -35,7 +36,7 @@ def find_agent(text: str) -> clew.Agent:
     found: object = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
-    if not isinstance(found, clew.Agent):
+    if not _is_agent(found):
         what = "has no" if found is None else f"has a {type(found).__name__}, not an agent,"
         raise BadInput(f"module {name!r} {what} {attribute!r}; {there}", hint=_HINT)
     return _plain(found)
@@ -57,9 +58,13 @@ def _module(name: str) -> ModuleType:
         ) from error
 
 
-def _plain(agent: clew.Agent) -> clew.Agent:
+def _is_agent(value: object) -> bool:
+    return isinstance(value, clew.Agent) or (not isinstance(value, type) and hasattr(value, "take_up"))
+
+
+def _plain(agent: Any) -> Any:
     """The agent as one that is not awaited: `clew.aio` makes those."""
-    if type(agent) is clew.Agent:
+    if type(agent) is clew.Agent or not isinstance(agent, clew.Agent):
         return agent
     made = clew.Agent.__new__(clew.Agent)
     made.__dict__ = agent.__dict__

@@ -29,6 +29,6 @@ def resume(ctx: click.Context, agent: str, place: str, branch: str | None) -> No
         if branch is not None:
             thread = db.thread(thread.id, branch=branch)
         with own_code(ctx):
-            run = found.resume(thread, "head" if ref is None else ref)
+            run = found.resume(thread) if ref is None else found.resume(thread, ref)
         if tell_outcome(run):
             ctx.exit(WAITING_FOR_A_HUMAN)

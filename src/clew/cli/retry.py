@@ -12,19 +12,28 @@ from clew.errors import Conflict
 
 
 @click.command(short_help="Let a run that has failed try again.")
-@click.argument("agent", metavar="MODULE:AGENT")
-@click.argument("place", metavar="RUN | THREAD[@BRANCH]")
+@click.argument("names", nargs=-1, required=True, metavar="[MODULE:AGENT] RUN | THREAD[@BRANCH]")
 @database_options()
 @click.pass_context
-def retry(ctx: click.Context, agent: str, place: str) -> None:
+def retry(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Run the node that a run has failed in again. What had finished is not run again.
 
-    Ends with 15 when the run waits for a human then.
+    With MODULE:AGENT that happens here and now, and ends with 15 when the run waits for a human then. Without, the run
+    is due, and a worker takes it up.
     """
+    if len(names) > 2:
+        raise click.UsageError("one run at a time: [MODULE:AGENT] RUN")
+    if len(names) == 1:
+        with open_database() as db:
+            run = find_run(db, names[0])
+            run.retry()
+            run.status  # noqa: B018 - reads it anew
+            tell_outcome(run)
+        return
     with own_code(ctx):
-        found = find_agent(agent)
+        found = find_agent(names[0])
     with open_database() as db:
-        run = find_run(db, place)
+        run = find_run(db, names[1])
         _check_failed(db, run)
         with own_code(ctx):
             run = found.resume(run.thread)

@@ -360,7 +360,7 @@ def held_of(
     if terms.crashes is None or row.crashes <= terms.crashes:
         return held
     try:
-        held.end("dead", error=RuntimeError(f"its process died {row.crashes} times, since its last checkpoint"))
+        held.end("dead", error=RuntimeError(f"whoever drove it died: {row.crashes} crashes since its last checkpoint"))
         observing.log.error("run %s is dead: its process died %d times", row.id, row.crashes)
     finally:
         held.close()

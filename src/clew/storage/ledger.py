@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from clew.storage.queue import Beside, Enter, IfBusy, Queue, Release, Rewind, TakeIn
+from clew.storage.queue import Beside, Enter, IfBusy, Queue, Release, Rename, Rewind, TakeIn
 
 if TYPE_CHECKING:
     from clew.storage.port import Lease, Storage
@@ -282,7 +282,7 @@ class Complete(NamedTuple):
     value: bytes | None = None
 
 
-Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete | Beside | Release
+Entry = Start | Move | Enter | TakeIn | Rewind | Want | Ask | Withdraw | Complete | Beside | Release | Rename
 
 
 # -- waits

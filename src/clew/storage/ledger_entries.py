@@ -23,7 +23,7 @@ from clew.storage.ledger import (
     Withdraw,
 )
 from clew.storage.ledger_rows import Seal, effect_place, request_place, run_place, stamped
-from clew.storage.queue import Beside, Enter, Release, Rewind, TakeIn
+from clew.storage.queue import Beside, Enter, Release, Rename, Rewind, TakeIn
 from clew.storage.wanted import ROLL_BACK, STRENGTH, UNDO
 
 if TYPE_CHECKING:
@@ -99,21 +99,23 @@ class Writer:
                 self._withdraw(numbers, of_run, activation)
             case Complete():
                 self.complete(entry)
-            case Release(lease, owner):
-                self.query("release_ref", thread=self.thread, name=lease.branch, epoch=lease.epoch, owner=owner)
+            case Beside() | Release() | Rename():
+                self._write_other(entry)
+
+    def _write_other(self, entry: Beside | Release | Rename) -> None:
+        match entry:
             case Beside(act):
                 act(self._connection)
+            case Release(lease, owner):
+                self.query("release_ref", thread=self.thread, name=lease.branch, epoch=lease.epoch, owner=owner)
+            case Rename(run, agent):
+                self._rename(run, agent)
 
     # -- runs
 
     def _start(self, new: NewRun) -> None:
         if new.key is not None:
-            known = self.query("run_with_key", thread_id=self.thread_id, agent=new.agent, key=new.key)
-            if known and known[0][0] != new.id:
-                raise RunExists(
-                    f"agent {new.agent!r} has a run with the key {new.key!r} on thread {self.thread_id!r} already",
-                    run=known[0][0],
-                )
+            self._refuse_key(new.agent, new.key, new.id)
         if self.query("run", id=new.id):
             return  # the same entry again: an answer was lost
         running = new.status == "running"
@@ -132,6 +134,23 @@ class Writer:
             attempts=int(running),
             epoch=self._epoch or 0,
         )
+
+    def _rename(self, run: str, agent: str) -> None:
+        found = self.query("run", id=run)
+        if not found:
+            raise self._no_run(run)
+        key = found[0][5]
+        if key is not None:
+            self._refuse_key(agent, key, run)
+        self.query("rename_run", thread=self.thread, id=run, agent=agent)
+
+    def _refuse_key(self, agent: str, key: str, run: str) -> None:
+        known = self.query("run_with_key", thread_id=self.thread_id, agent=agent, key=key)
+        if known and known[0][0] != run:
+            raise RunExists(
+                f"agent {agent!r} has a run with the key {key!r} on thread {self.thread_id!r} already",
+                run=known[0][0],
+            )
 
     def _refuse_held(self, branch: str) -> None:
         held = self.query("run_holding", thread_id=self.thread_id, branch=branch)

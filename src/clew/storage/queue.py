@@ -70,6 +70,13 @@ class Beside(NamedTuple):
     act: Callable[[Any], None]
 
 
+class Rename(NamedTuple):
+    """A run belongs to another agent now. `RunExists` when that one has a run of its key."""
+
+    run: str
+    agent: str
+
+
 class Release(NamedTuple):
     """The lease that this is written under goes back with it."""
 

@@ -173,6 +173,9 @@ ORDER BY r.priority DESC, r.seq
 SELECT r.id, r.wanted FROM run r
 WHERE r.tenant = :tenant AND r.id IN ({each_text:runs}) AND r.wanted IS NOT NULL AND r.status = 'running'
 
+-- name: rename_run
+UPDATE run SET agent = :agent, updated = {stamp} WHERE tenant = :tenant AND thread = :thread AND id = :id
+
 -- name: is_due
 SELECT 1 FROM run r WHERE r.tenant = :tenant AND r.id = :id AND r.wake <= {stamp}
 
