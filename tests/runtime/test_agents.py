@@ -232,6 +232,15 @@ def test_a_state_whose_types_cannot_be_read_says_which() -> None:
         (lambda agent: [node(agent, "a", start=True, then=lambda state: 7)], "chose 7"),
         (lambda agent: [node(agent, "a"), node(agent, "a")], "has a node 'a' already"),
         (lambda agent: [node(agent, "a", gives=7)], "node 'a' gave int"),
+        (lambda agent: [node(agent, "a", then=7)], "then=7 says nothing"),
+        (lambda agent: [node(agent, "a", then=[7])], "then=.7. says nothing"),
+        (lambda agent: [node(agent, "a", timeout="5")], "not a number of seconds"),
+        (lambda agent: [node(agent, "a", timeout=0)], "not a number of seconds"),
+        (lambda agent: [node(agent, "a", retry="3")], "attempts counts from 1"),
+        (lambda agent: [node(agent, "a", ask_before=7)], "neither True nor a question"),
+        (lambda agent: [agent.node(name="a")(generating)], "not a plain or async function"),
+        (lambda agent: [node(agent, "a", gives=Lazy("abc"))], "takes a list of items"),
+        (lambda agent: [node(agent, "a", gives=Lazy(None))], "takes a list of items"),
         (lambda agent: [node(agent, "a", gives={"mesages": 1})], "did you mean 'messages'"),
         (lambda agent: [node(agent, "a", gives={"messages": 1})], "extended by lists"),
     ],
@@ -242,13 +251,26 @@ def test_bad_agents_say_what_to_do(thread: clew.Thread, build: Any, words: str) 
         built(agent, build).run(thread, {"messages": []})
 
 
+def generating(state: Any) -> Any:
+    yield {}
+
+
+class Lazy:
+    """What a node returns, made when it runs."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+
 def built(agent: clew.Agent, build: Any) -> clew.Agent:
     build(agent)
     return agent
 
 
 def node(agent: clew.Agent, name: str, gives: Any = None, **options: Any) -> None:
-    agent.node(name=name, **options)(lambda state: gives)
+    agent.node(name=name, **options)(
+        lambda state: {"messages": clew.extend(gives.items)} if isinstance(gives, Lazy) else gives
+    )
 
 
 def test_a_node_that_changes_the_state_in_place_is_refused_and_nothing_is_lost(thread: clew.Thread) -> None:

@@ -16,7 +16,7 @@ from clew.runtime.drive import Drive, Listener
 from clew.runtime.executor import Held, live
 from clew.runtime.journal import pack_update
 from clew.runtime.machine import Graph, Then
-from clew.runtime.nodes import Node
+from clew.runtime.nodes import Node, made_node
 from clew.runtime.retry import Retry
 from clew.runtime.schema import Schema
 from clew.runtime.taking import Taking, drive_here, take_up
@@ -129,7 +129,7 @@ class Agent:
                 raise BadInput(f"a node is a function with a name of printable letters, not {known or fn!r:.60}")
             if known in self._nodes:
                 raise BadInput(f"agent {self.name!r} has a node {known!r} already", hint="node(name=…) gives another")
-            self._nodes[known] = Node(known, fn, timeout, Retry.of(retry), ask_before)
+            self._nodes[known] = made_node(known, fn, timeout, Retry.of(retry), ask_before)
             if start:
                 self._starts.append(known)
             self._then[known] = then

@@ -205,4 +205,9 @@ def _edge(then: Then) -> Edge:
         return Edge((then,), None)
     if callable(then):
         return Edge((), then)
+    if not isinstance(then, (list, tuple)) or not all(isinstance(name, str) for name in then):
+        raise BadInput(
+            f"then={then!r:.80} says nothing about what follows",
+            hint="a node's name, a list of names, a function that chooses, or None for the end",
+        )
     return Edge(tuple(then), None)

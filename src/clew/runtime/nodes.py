@@ -34,6 +34,19 @@ class Node(NamedTuple):
         return inspect.iscoroutinefunction(self.fn)
 
 
+def made_node(name: str, fn: Any, timeout: Any, retry: Retry, ask_before: Any) -> Node:
+    """A node, checked as far as one can before it runs."""
+    if not callable(fn) or inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise BadInput(
+            f"node {name!r} is not a plain or async function", hint="a node takes the state and returns what changes"
+        )
+    if timeout is not None and (type(timeout) not in (int, float) or not timeout > 0):
+        raise BadInput(f"timeout={timeout!r:.60} of node {name!r} is not a number of seconds greater than 0")
+    if not isinstance(ask_before, bool | str):
+        raise BadInput(f"ask_before={ask_before!r:.60} of node {name!r} is neither True nor a question")
+    return Node(name, fn, timeout, retry, ask_before)
+
+
 class Done(NamedTuple):
     """`beside` is what is written in the commit that brings the update."""
 

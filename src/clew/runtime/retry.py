@@ -24,7 +24,8 @@ class Retry:
     on: tuple[type[BaseException], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1 or self.delay < 0 or self.factor < 1:
+        numbers = type(self.attempts) is int and all(isinstance(one, int | float) for one in (self.delay, self.factor))
+        if not numbers or self.attempts < 1 or self.delay < 0 or self.factor < 1:
             raise BadInput(f"{self} makes no sense", hint="attempts counts from 1, delay is in seconds, factor is ≥ 1")
 
     @classmethod

@@ -72,6 +72,8 @@ class Extend:
     __slots__ = ("items",)
 
     def __init__(self, items: Iterable[Any]) -> None:
+        if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+            raise BadInput(f"clew.extend takes a list of items, not {items!r:.60}", hint="clew.extend([item])")
         self.items = list(items)
 
     def __repr__(self) -> str:
