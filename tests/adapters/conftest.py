@@ -12,6 +12,7 @@ import clew
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "items"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "storage"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from places import Place, make

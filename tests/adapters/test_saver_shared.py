@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 from places import Place
+from postgres_sessions import PassedAround
 from racing import STATES, asked, graph_on, ids
 
 import clew
 from clew.adapters.langgraph import ClewSaver, RaceWarning
 from clew.errors import Closed
+from clew.testing.postgres import TestDatabase
 
 TURNS = 6
 
@@ -198,3 +201,27 @@ def test_after_a_fork_the_child_reads_and_the_parent_goes_on(place: Place) -> No
     for turn in range(1, TURNS):
         graph.invoke(question("a", turn), config("a"))
     whole(graph, "a")
+
+
+def test_behind_a_transaction_pooler(postgres: TestDatabase) -> None:
+    """Each transaction may get a session that another client has used and left its settings in."""
+    with ClewSaver.open(postgres.url) as saver:
+        engine = saver.db._engine
+        engine._pool.close()
+        sessions: Any = PassedAround(postgres.url)
+        engine._pool = sessions
+        graph = chat(saver)
+        for turn in range(TURNS):
+            graph.invoke(question("a", turn), config("a"))
+        whole(graph, "a")
+        asking = graph_on(saver, "delta", "resume", "x")
+        asking.invoke(asked("x", "input"), config("b"))
+        assert len(list(saver.db.requests())) == 1
+        asking.invoke(Command(resume="yes"), config("b"))
+        assert ids(asking.get_state(config("b")).values)[-1].startswith("x-second")
+        saver.copy_thread("thread a", "thread c")
+        saver.prune(["thread a", "thread b"])
+        assert len(graph.get_state(config("c")).values["messages"]) == 2 * TURNS
+        assert len(list(saver.list(None))) >= 3 * TURNS
+        saver.delete_thread("thread c")
+        assert sessions.served > 50

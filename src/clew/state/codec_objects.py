@@ -15,6 +15,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
+from operator import eq
 from typing import Any, NamedTuple, cast
 
 from clew.state import codec_format as f
@@ -237,6 +238,48 @@ def _same_model(parts: list[Any], registry: Registry) -> Any:
     if given is not None and not (type(given) is list and shape.all_names.issuperset(given)):
         return None
     return _model(entry.cls, fields, set(fields if given is None else given), {} if shape.has_extra else extra, None)
+
+
+def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
+    """What `_same_model` makes of each; None if one of them is another thing. The same checks, column by column."""
+    if not (_LISTS.issuperset(map(type, every)) and _FOURS.issuperset(map(len, every))):
+        return None
+    names, versions, extras, fields = zip(*every, strict=True)
+    if not (_STRS.issuperset(map(type, names)) and _INTS.issuperset(map(type, versions))):
+        return None
+    known: dict[str, tuple[type, frozenset[str], bool]] = {}
+    for name, version in set(zip(names, versions, strict=True)):
+        entry = registry.by_name.get(name)
+        if entry is None or entry.kind != "model" or entry.version != version or (shape := shape_of(entry)).has_private:
+            return None
+        known[name] = entry.cls, shape.all_names, shape.has_extra
+    classes = [known[name] for name in names]
+    declared = [of_class[1] for of_class in classes]
+    if not (_DICTS.issuperset(map(type, fields)) and all(map(eq, map(dict.keys, fields), declared))):
+        return None
+    given: Sequence[Any] = fields
+    told = [extra for extra in extras if extra is not None]
+    if told:
+        if not (_LISTS.issuperset(map(type, told)) and _FOURS.issuperset(map(len, told))):
+            return None
+        named, extra_ones, *others = zip(*told, strict=True)
+        if any(extra_ones) or not _NO_EXTRAS.issuperset(map(type, extra_ones)) or others != [(None,) * len(told)] * 2:
+            return None
+        if not _NAMED.issuperset(map(type, named)):
+            return None
+        given = [
+            own if extra is None or extra[0] is None else extra[0] for own, extra in zip(fields, extras, strict=True)
+        ]
+        try:
+            if not all(map(frozenset.issuperset, declared, given)):
+                return None
+        except TypeError:
+            return None
+    return copy_models([of[0] for of in classes], fields, given, [{} if of[2] else None for of in classes])
+
+
+_LISTS, _DICTS, _STRS, _INTS, _FOURS = (frozenset({one}) for one in (list, dict, str, int, 4))
+_NO_EXTRAS, _NAMED = frozenset(_NO_EXTRA), frozenset({list, type(None)})
 
 
 def _build(tag: int, entry: Entry | None, version: int, state: Any, extras: Any, registry: Registry) -> Any:
