@@ -242,6 +242,14 @@ class TestCancel:
         assert run_json("inbox")["requests"] == []
         assert "is cancelled already" in run("cancel", "order-1", code=14).stderr
 
+    def test_what_it_has_done_is_undone_by_whoever_has_the_code(self, here, run, run_json):
+        done = shell("cancel", "order-1", "--compensate", cwd=here)
+        assert "is to be undone: trip on order-1 is waiting" in done.stdout
+        assert "clew resume MODULE:trip order-1" in done.stderr
+        assert "is to compensate" in run("runs", "--thread", "order-1").stdout
+        assert "is cancelled: trip" in shell("resume", "app:trip", "order-1", cwd=here).stdout
+        assert run_json("inbox")["requests"] == []
+
     def test_a_run_that_was_killed_is_left_and_one_at_work_is_asked_to_stop(self, here, run, run_json):
         child = python("app.slow.run(db.thread('order-3'))", here)
         try:
