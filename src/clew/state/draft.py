@@ -94,18 +94,18 @@ class Draft(Payload):
 
     def put_state(self, state: dict[str, Any], same: Collection[str] = ()) -> None:
         """Detect what has changed between the tree and this state. Keys in `same` have not: they are not looked at."""
-        root = self._tree.root
-        if not same or type(root) is not dict:
-            self._root = self._dict(state, root, "")
-            return
+        put = partial(self._changed_keys, same) if same and type(self._tree.root) is dict else self._dict
+        self._root = self._within(put, state, self._tree.root, "")
+
+    def _changed_keys(self, same: Collection[str], state: dict[str, Any], root: dict[str, Any], path: str) -> Put:
         parts: dict[str, bytes] = {}
         kids: dict[str, Any] = {}
         for key, value in state.items():
             if key in same and key in root:
                 parts[key], kids[key] = self._again(root[key]), root[key]
             else:
-                parts[key], kids[key] = self._put(value, root.get(key), _under("", key))
-        self._root = self._inline_dict(kids, parts, None)
+                parts[key], kids[key] = self._put(value, root.get(key), _under(path, key))
+        return self._inline_dict(kids, parts, None)
 
     def tell_state(self, changes: dict[str, Any]) -> None:
         """Apply told changes: `Extend` appends to a list, any other value replaces its key. Costs the change alone.
