@@ -14,6 +14,7 @@ from typing import Any
 
 _GLANCE = 0.025
 """Seconds between two looks at a file."""
+_LONGEST_SYNC = 1.0
 
 
 class Bell:
@@ -45,6 +46,8 @@ class FileBell(Bell):
         super().__init__()
         self._log = f"{path}-wal"
         self._seen = self._look()
+        self._again = float("inf")
+        self._pause = _GLANCE
 
     def _look(self) -> tuple[int, int] | None:
         try:
@@ -60,6 +63,13 @@ class FileBell(Bell):
             seen = self._look()
             if seen != self._seen:
                 self._seen = seen
+                self._pause, self._again = _GLANCE, time.monotonic() + _GLANCE
+                return True
+            if time.monotonic() >= self._again:
+                # What changed may not have been there to be read yet: it is written before it is synced, and seen by
+                # others after that. Or another commit came within the same tick of the file system's clock.
+                self._pause *= 2
+                self._again = time.monotonic() + self._pause if self._pause < _LONGEST_SYNC else float("inf")
                 return True
             if rung or time.monotonic() >= deadline:
                 return rung
