@@ -81,6 +81,19 @@ def test_another_process_goes_on_and_answers(said: dict[str, str], folder: Path)
     assert run(EXAMPLES / "approval.py", folder, "yes") == "Done: booked the Grand Tokyo\n"
 
 
+def test_a_worker_takes_up_what_was_accepted(folder: Path) -> None:
+    """Two messages for one conversation: the second waits while a person is asked about the first."""
+
+    def worker(*words: str) -> list[str]:
+        return run(EXAMPLES / "worker.py", folder, *words).splitlines()
+
+    assert worker("send", "Book a hotel in Tokyo.") == ["queued"]
+    assert worker("send", "Which city?") == ["queued", "queued"]
+    assert worker("work") == ["queued", "waiting"]
+    assert worker("answer", "yes")[0] == "Book the Grand Tokyo for 3 nights?"
+    assert worker("work") == ["done You spoke of Tokyo, in message 1.", "done Done: booked the Grand Tokyo"]
+
+
 def test_the_fork_keeps_both(said: dict[str, str], folder: Path) -> None:
     before, after, counts = said["fork"].splitlines()
     assert "Osaka" not in before
