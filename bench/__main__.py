@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import machine, report
+from bench.capacity import capacity
 from bench.ground import FULL, QUICK, Ground
 from bench.langgraph_rows import langgraph
 from bench.peers import peers
@@ -23,7 +24,8 @@ from bench.space import space
 from bench.writing import growth, saves
 
 BENCHES: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    bench.__name__: bench for bench in (space, saves, growth, latest, history, prune, peers, langgraph, runtime)
+    bench.__name__: bench
+    for bench in (space, saves, growth, latest, history, prune, peers, langgraph, runtime, capacity)
 }
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 

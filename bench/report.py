@@ -16,6 +16,7 @@ TITLES = {
     "peers": "LangGraph's savers on the same states",
     "langgraph": "LangGraph's graphs on our saver and on its own",
     "runtime": "The runtime beside LangGraph and DBOS",
+    "capacity": "What one machine gets done",
 }
 NOTES = {
     "space": """\
@@ -50,6 +51,12 @@ put into WAL mode beforehand; there both wait three times for the disk, which hi
 conversation asks half a kilobyte, and is answered as much by a recorded call; what grows with it is looking whether a
 node has changed the messages that it was lent, some 40 ns for each. Strict rows are doubtful while something else keeps
 the disk busy: with a disk to itself, ours waits half as often.""",
+    "capacity": """\
+Runs of three nodes that do nothing: four checkpoints, each durable, on a thread of their own. A burst is submitted by
+one process and driven by worker processes on the same machine, which has the database on it too: with a few cores, all
+of these compete. The figure is of the whole burst, from its first submit to the end of its last run. Then runs come one
+by one: from the submit to the end, by the database's clock; on SQLite a worker in another process looks at the log
+forty times a second, so half of a fortieth is waiting.""",
 }
 INTRODUCTION = """\
 Measured on {date} by `{command}`, in {minutes:.0f} minutes. This page is written by that command.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +130,33 @@ def test_each_policy_under_a_worker(db: clew.Database) -> None:
             until(lambda: first.status in ENDED and second.status in ENDED)
         assert (first.status, second.status) == (first_status, "done"), if_busy
         assert db.thread(if_busy).state()["log"] == log, if_busy
+
+
+MODULE = """
+import operator
+from typing import Annotated, TypedDict
+
+from langgraph.graph import START, StateGraph
+
+from clew.adapters.langgraph import LangGraphAgent
+
+class State(TypedDict):
+    log: Annotated[list, operator.add]
+
+builder = StateGraph(State)
+builder.add_node("greet", lambda state: {"log": ["hello"]})
+builder.add_edge(START, "greet")
+agent = LangGraphAgent(builder.compile(), name="greeter")
+"""
+
+
+def test_from_the_shell(tmp_path: Path) -> None:
+    """`clew worker module:agent`: the graph's module knows of no database."""
+    (tmp_path / "greeting.py").write_text(MODULE)
+    names = runpy.run_path(str(tmp_path / "greeting.py"))
+    with clew.open(str(tmp_path / "agent.db")) as db:
+        run = db.submit(names["agent"], "t", {"log": ["in"]})
+        command = [sys.executable, "-m", "clew.cli", "worker", "greeting:agent", "--until-idle", "-d", "agent.db"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
+        assert done.returncode == 0, done.stderr
+        assert (run.status, run.state["log"]) == ("done", ["in", "hello"])

@@ -43,6 +43,7 @@ def test_every_bench_gives_figures(rows: list[dict[str, Any]]) -> None:
         "peers",
         "langgraph",
         "runtime",
+        "capacity",
     }
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from clew import observing, references
 from clew.errors import BadInput, ClewError
-from clew.runtime.executor import Executor, Held, Terms, execute, held_of, names_of
+from clew.runtime.executor import Executor, Held, Terms, claim, execute, held_of, names_of
 from clew.runtime.retry import Retry
-from clew.storage.ledger import Ledger, ledger_of
+from clew.storage.ledger import Ledger, RunStatus, ledger_of
 from clew.storage.queue import Limits
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Worker:
         given = list(agents) if isinstance(agents, Sequence) else [agents]
         if not given:
             raise BadInput("a worker needs an agent", hint="clew.Worker(db, [trip])")
+        self._served_by = given
         self._names = names_of(given)
         self._served = list(self._names)
         self._rooms = [_Room(db.tenant(name) if name != db.tenant_name else db) for name in tenants] or [_Room(db)]
@@ -129,6 +130,26 @@ class Worker:
             self._bell.close()
             for _ in self._threads:
                 self._todo.put(None)
+
+    def drive(self, run: str) -> RunStatus | None:
+        """Drive one run here and now, by its id: for a queue of your own, whose jobs carry that and nothing else.
+
+        None: it is not due, stands in line, is over, or somebody has it. So a job that comes twice, or too early, does
+        nothing.
+        """
+        for room in self._rooms:
+            held = claim(room.db, self._served_by, run=run, due=True, terms=self._terms, loop=self.loop)
+            if held is not None:
+                return execute(held)
+        return None
+
+    def due(self, limit: int = 100) -> list[str]:
+        """The ids of runs that could go on now, or were left: for a sweep of your own, which makes up for lost jobs."""
+        found: list[str] = []
+        for room in self._rooms:
+            left = room.ledger.abandoned(limit) if room.ledger.look(self._served).abandoned else []
+            found += [row.id for row in (*left, *room.ledger.due(limit)) if row.agent in self._names]
+        return found
 
     def start(self) -> Self:
         """Work on a thread of its own, until `stop()`."""
