@@ -13,7 +13,7 @@ from outsiders import Ground
 import clew
 from clew.errors import BadInput, RunNotFound
 from clew.runtime import undoing
-from clew.storage.ledger import ledger_of
+from clew.storage.ledger import Want, ledger_of
 from clew.testing.outside import Fault, Outside, do, say
 from clew.testing.points import storage_calls
 
@@ -248,6 +248,15 @@ def test_awaited(url: str) -> None:
             assert world.log == DONE + UNDONE + ["flight", "hotel"] + UNDONE
 
     asyncio.run(work())
+
+
+def test_a_weaker_word_does_not_take_the_place_of_a_stronger(thread: clew.Thread, db: clew.Database) -> None:
+    agent = booking(World())
+    run = agent.run(thread)
+    ledger = ledger_of(db._storage)
+    for word, left in (("cancel", "cancel"), ("compensate", "compensate"), ("cancel", "compensate"), (None, None)):
+        ledger.apply("trip-7", [Want(run.id, word)])
+        assert (run.status, run.info.wanted) == ("waiting", left)
 
 
 # -- killed

@@ -17,6 +17,7 @@ Promises, which the contract tests hold against each backend (docs/design/runtim
 10. A notice is written with its request. It goes when somebody has told it, or when the request is closed.
 11. No checkpoint goes that an open request or an unfinished run stands on. A thread's rows go with the thread.
 12. Rows read in pages; nothing is held between two of them. Values whose checksum fails are `Corrupt`.
+13. What is done within `transact`, and that it was done, is one commit, or nothing of it is.
 
 Values (`bytes`) are the codec's, made and read by the layers above. Durations and times are in microseconds.
 """
