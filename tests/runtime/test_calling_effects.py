@@ -483,3 +483,32 @@ def test_a_key_that_is_none(thread: clew.Thread) -> None:
 
     with pytest.raises(BadInput, match="is None"):
         clew.agent(lambda state: charge()).run(thread)
+
+
+class Client:
+    """What a function of a newcomer's is a method of, or gets as an argument."""
+
+    @clew.recorded
+    def read(self, what: str) -> str:
+        return what
+
+    @clew.recorded(key=lambda self, what: what)
+    def keyed(self, what: str) -> str:
+        return what
+
+    @clew.effect(key=lambda self, what: what)
+    def change(self, what: str) -> str:
+        return what
+
+
+def test_arguments_that_cannot_be_kept(thread: clew.Thread) -> None:
+    def agent(call: Any) -> clew.Agent:
+        made = clew.Agent("client")
+        made.node(name="node")(lambda state: {"found": call(Client(), "it")})
+        return made
+
+    with pytest.raises(Unserialisable, match=r"clew.recorded\(key=…\)"):
+        agent(Client.read).run(thread)
+    with pytest.raises(Unserialisable, match="have the function find this itself"):
+        agent(Client.change).run(thread)
+    assert agent(Client.keyed).run(thread).state == {"found": "it"}

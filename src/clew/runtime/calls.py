@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar, overload
 
 from clew import observing
-from clew.errors import BadInput, NoRun
+from clew.errors import BadInput, NoRun, Unserialisable
 from clew.runtime.activation import Activation, Slot, here_or_none
 from clew.runtime.hops import hop
 from clew.runtime.retry import Retry
@@ -158,7 +158,11 @@ def _slot(activation: Activation, fn: Any, key: Key | None, args: Any, kwargs: A
         trusted.append(found)
         return found
 
-    told = digest_of(name, args, kwargs, of_list).hex() if key is None else key_text(key(*args, **kwargs), name)
+    try:
+        told = digest_of(name, args, kwargs, of_list).hex() if key is None else key_text(key(*args, **kwargs), name)
+    except Unserialisable as error:
+        error.hint = "a call is known by its arguments; clew.recorded(key=…), a function of them, says which count"
+        raise
     # What another one calls is counted apart: when that is not called again, nor is this.
     slot = activation.slot(f"{name}({told})" if (outer := _key.get()) is None else f"{outer}/{name}({told})")
     if any(trusted):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, overload
 
 from clew import observing
-from clew.errors import BadInput, CodecError
+from clew.errors import BadInput, CodecError, Unserialisable
 from clew.runtime.activation import Activation, here, inside
 from clew.runtime.calls import called_with, key_text, name_of
 from clew.runtime.effect_questions import ask_repeat, ask_unknown
@@ -174,7 +174,11 @@ class Call:
     def __init__(self, of: Declared, activation: Activation, args: Any, kwargs: Any) -> None:
         self.declared = of
         self.activation = activation
-        self.shown = called_with(of.fn, of.name, args, kwargs)
+        try:
+            self.shown = called_with(of.fn, of.name, args, kwargs)
+        except Unserialisable as error:
+            error.hint = "an effect's arguments are kept, for people and to undo it: have the function find this itself"
+            raise
         self.key = of.text_of_key(args, kwargs)
         self.digest = hashlib.sha256(self.shown).digest()[:16]
         self.body = functools.partial(of.fn, *args, **kwargs)
