@@ -118,3 +118,14 @@ def test_a_row_whose_repetitions_disagree_says_so() -> None:
     assert "**no**? |" in table([split])
     assert losses([split]).endswith("not in every repetition")
     assert "not in every repetition" not in losses([clear])
+
+
+@pytest.mark.usefixtures("_importable")
+def test_claims_are_measured_where_workers_would_claim(tmp_path, postgres, monkeypatch) -> None:
+    from bench.workers import claims
+
+    monkeypatch.setattr(claims, "QUEUED", 40)
+    places = [("SQLite", str(tmp_path / "claims.db"), None), ("PostgreSQL", postgres.url, postgres.admin_url)]
+    for where, url, admin in places:
+        found = list(claims.measure(url, admin, where, (1, 20), 5))
+        assert [(one.history, one.p50 > 0) for one in found] == [(1, True), (20, True)]

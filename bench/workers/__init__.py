@@ -1,0 +1,1 @@
+"""Workers, measured: what a claim costs, and how many runs four processes get through, beside others."""

@@ -1,0 +1,72 @@
+"""`scripts/bench workers [--quick] [--output FILE]`: claims, and workers beside DBOS and LangGraph."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import machine
+from bench.workers import claims, throughput
+from clew.testing.postgres import Databases, Server
+
+_CLAIM_MS = 5.0
+_TIMES = 2.0
+
+
+def lines(*, quick: bool) -> Iterator[str]:
+    yield "# Workers\n"
+    with tempfile.TemporaryDirectory() as folder:
+        told = machine.describe(Path(folder))
+    yield "Written by `scripts/bench workers`. " + "; ".join(f"{name}: {what}" for name, what in told.items()) + ".\n"
+    histories, count = ((1, 10_000), 100) if quick else ((1, 10_000, 1_000_000), 1000)
+    runs, single = (200, 20) if quick else (4000, 200)
+    memory = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, Server.start(memory) as server:
+        made = Databases(server.url()).make()
+        yield f"## A claim, with {claims.QUEUED:,} runs in the queue\n"
+        yield f"Target: p99 at most {_CLAIM_MS:g} ms, whatever the history. Files in memory: a disk adds one sync.\n"
+        yield "| database | runs that are over | p50 ms | p99 ms | met |\n|---|--:|--:|--:|---|"
+        places = (("SQLite", str(Path(folder) / "claims.db"), None), ("PostgreSQL", made.url, made.admin_url))
+        for where, url, admin in places:
+            for found in claims.measure(url, admin, where, histories, count):
+                met = "yes" if found.p99 <= _CLAIM_MS else "**no**"
+                yield f"| {where} | {found.history:,} | {found.p50:.2f} | {found.p99:.2f} | {met} |"
+    with Server.start() as server:
+        databases = Databases(server.url())
+        yield f"\n## An agent of three nodes that do nothing, {throughput.WORKERS} worker processes, PostgreSQL\n"
+        yield f"{runs:,} runs submitted at once; and the latency of one at a time. Target: {_TIMES:g} times both.\n"
+        yield "| | runs/s | p50 ms | p99 ms |\n|---|--:|--:|--:|"
+        ours_at = databases.make()
+        ours = throughput.of_clew(ours_at.url, ours_at.admin_url, runs, single)
+        peers = [
+            throughput.of_dbos(server_database(databases), runs, single),
+            throughput.of_langgraph(server_database(databases), runs),
+        ]
+        for found in (ours, *peers):
+            yield f"| {found.name} | {found.each_second:.0f} | {found.p50:.1f} | {found.p99:.1f} |"
+        ratios = ", ".join(f"{ours.each_second / peer.each_second:.1f} times {peer.name}" for peer in peers)
+        yield f"\nClew: {ratios}. DBOS looks at its queue each 50 ms here (its default is a second). LangGraph has no"
+        yield "queue: each process invokes its share of the threads, and its times are those of an `invoke`."
+
+
+def server_database(databases: Databases) -> str:
+    """An empty database for somebody else's tables."""
+    return databases.make(empty=True).admin_url
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench workers")
+    parser.add_argument("--quick", action="store_true", help="little of everything: whether it works")
+    parser.add_argument("--output", type=Path, help="also write the page to this file")
+    given = parser.parse_args()
+    told = []
+    for line in lines(quick=given.quick):
+        print(line, flush=True)
+        told.append(line)
+    if given.output:
+        given.output.write_text("\n".join(told) + "\n", "utf-8")
+
+
+main()
