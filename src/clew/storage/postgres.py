@@ -48,7 +48,7 @@ except ImportError as error:
 
 from clew.storage import postgres_schema
 from clew.storage.postgres_claiming import PostgresClaims
-from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, split
+from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, riding, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
 from clew.storage.postgres_listening import listen
@@ -388,6 +388,7 @@ class PostgresStorage(Relational):
         dead: int | None = None
         then: Then | None = None
         if commit.changes:
+            commit = commit._replace(changes=riding(commit.changes, commit.epoch))
             then = self._writer(commit.thread_id, split(commit.changes)[1], commit.epoch)
         while True:
             try:

@@ -9,7 +9,8 @@ import psycopg
 
 from clew.errors import Corrupt
 from clew.storage.changes import Change
-from clew.storage.ledger import Entry
+from clew.storage.ledger import Entry, Move, Withdraw
+from clew.storage.queue import Enter
 
 Row = tuple[Any, ...]
 Connection = psycopg.Connection[Row]
@@ -21,6 +22,27 @@ def split(changes: Sequence[Change | Entry]) -> tuple[list[Change], list[Entry]]
     """Those that are calls within the statement, and those that come after it."""
     calls = [change for change in changes if isinstance(change, Change)]
     return calls, [change for change in changes if not isinstance(change, Change)]
+
+
+def riding(changes: Sequence[Change | Entry], epoch: int | None) -> list[Change | Entry]:
+    """With the two entries that commits of every run bring as calls within the statement (postgres_013_ends.sql)."""
+    found: list[Change | Entry] = []
+    ended = {change.run for change in changes if isinstance(change, Move) and _is_plain_end(change)}
+    for change in changes:
+        match change:
+            case Enter():
+                found.append(Change("enter_run", change._asdict()))
+            case Move() if _is_plain_end(change):
+                found.append(Change("end_run", {"run": change.run, "epoch": epoch or 0}))
+            case Withdraw((), str(run), None) if run in ended:
+                continue  # its end withdraws them as well
+            case _:
+                found.append(change)
+    return found
+
+
+def _is_plain_end(move: Move) -> bool:
+    return move == Move(move.run, "done", ("running",))
 
 
 def in_order(changes: Sequence[Change | Entry], answers: Sequence[Any]) -> list[Any]:

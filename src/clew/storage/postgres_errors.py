@@ -16,6 +16,7 @@ from clew.errors import (
     BadInput,
     ClewError,
     Closed,
+    Conflict,
     Corrupt,
     DiskFull,
     NameTaken,
@@ -106,6 +107,8 @@ def refuse(commit: Commit, error: Exception) -> NoReturn:
         raise conflict(branch, thread_id, base, int(head) if head else None) from None
     if code == "KL004":
         raise fenced(branch, thread_id) from None
+    if code == "KL012":
+        raise Conflict(f"run {detail(error)} of thread {thread_id!r} is not running any more") from None
     if code == "KL005":
         raise no_thread(thread_id) from None
     if code == "KL006":
