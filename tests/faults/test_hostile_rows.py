@@ -48,6 +48,20 @@ def test_a_bomb_is_corrupt(ram: Path) -> None:
         db.thread("trip").state(20)
 
 
+@pytest.mark.parametrize("parent", [6, 7, 1 << 40])
+def test_parents_that_lead_in_circles_are_corrupt(ram: Path, parent: int) -> None:
+    path = ram / "a.db"
+    with clew.open(str(path)) as db:
+        for number in range(8):
+            db.thread("trip").update({"n": number})
+        with db._engine.transaction() as execute:
+            execute("UPDATE checkpoint SET parent = ? WHERE key & 4294967295 = 6", (parent,)).fetchall()
+        for read in (db.thread("trip").history, lambda: db.thread("trip").state("~5")):
+            with pytest.raises(Corrupt, match="parent"):
+                read()
+        assert db.thread("trip").state("~1") == {"n": 6}
+
+
 def test_control_a_reader_that_does_not_check_is_found_out(ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the checksum, a flipped bit in a manifest would be read as another state."""
     path = ram / "a.db"

@@ -60,7 +60,10 @@ class RelationalSnapshot:
     def history(self, thread: int, step: int, limit: int) -> list[Row]:
         if limit < 1 or not 0 < step <= STEPS:
             return []
-        return listed_rows(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
+        rows = listed_rows(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
+        if rows and (parent := rows[-1].parent) is not None and parent >= rows[-1].step:
+            raise Corrupt(f"checkpoint {rows[-1].step} has the parent {parent}, which is no older one")
+        return rows
 
     def rows(self, thread: int, after: int, limit: int, *, manifests: bool) -> list[Row]:
         low = thread << STEP_BITS
