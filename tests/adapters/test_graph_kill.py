@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ class Verdict(NamedTuple):
     kept: set[str]
     begun: list[str]
     again: set[str]
+    took: float = 0.0
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -92,7 +94,9 @@ def trial(
         db.submit(agent, thread_id, IN)
         if seconds is not None:
             threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        begun = time.monotonic()
         work_off(db, agent)
+        tell(("took", time.monotonic() - begun))
 
     def come_back(tell: Tell) -> None:
         db, agent = agent_in(url, lambda what, word: tell((what, word)), awaited=awaited)
@@ -118,6 +122,7 @@ def trial(
             kept,
             begun,
             kept & set(begun),
+            next((found for what, found in first.told if what == "took"), 0.0),
         )
 
 
@@ -148,9 +153,9 @@ def test_killed_at_each_end_of_each_task(url: str, undisturbed: list[Any], long:
 
 
 def test_killed_at_any_moment(url: str, undisturbed: list[Any], long: bool) -> None:
-    struck = 0
+    struck, whole = 0, trial(url, "t-whole").took
     for number in range(50 if long else 5):
-        found = trial(url, f"t-{number}", seconds=random.uniform(0, 0.15))
+        found = trial(url, f"t-{number}", seconds=random.uniform(0, whole))
         if found.status == "none":
             continue
         struck += found.killed

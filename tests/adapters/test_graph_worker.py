@@ -160,3 +160,18 @@ def test_from_the_shell(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stderr
         assert (run.status, run.state["log"]) == ("done", ["in", "hello"])
+
+
+def test_one_graph_for_several_tenants(db: clew.Database) -> None:
+    """It has no checkpointer of its own: each tenant's runs have theirs."""
+    builder = StateGraph(Log)
+    builder.add_node("node", lambda state: {"log": [f"after {state['log'][-1]}"]})
+    builder.add_edge(START, "node")
+    agent = LangGraphAgent(builder.compile(), name="graph")
+    runs = [db.tenant(name).submit(agent, "t", {"log": [f"{name}{n}"]}) for n in range(3) for name in ("a", "b")]
+    clew.Worker(db, agent, tenants=["a", "b"]).run(until_idle=True)
+    assert {run.status for run in runs} == {"done"}
+    for name in ("a", "b"):
+        log = db.tenant(name).thread("t").state()["log"]
+        assert log == [word for n in range(3) for word in (f"{name}{n}", f"after {name}{n}")]
+    assert db.thread("t").head is None

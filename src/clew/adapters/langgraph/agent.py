@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import queue
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from clew.runtime.executor import Held
 
 _BRANCH = "main"
+_MOST_BOUND = 64
+"""Handles on databases, a tenant each, whose savers are kept."""
 
 
 class LangGraphAgent:
@@ -76,7 +79,7 @@ class LangGraphAgent:
         self.config: RunnableConfig = {} if config is None else {**config}
         self.graph: Any = graph
         self._awaited = _only_awaited(graph) if awaited is None else awaited
-        self._bound: tuple[clew.Database, Any] | None = None
+        self._bound: OrderedDict[int, tuple[clew.Database, Any]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"LangGraphAgent({self.name!r}, nodes={[node for node in self.graph.nodes if node != '__start__']})"
@@ -125,16 +128,21 @@ class LangGraphAgent:
 
     def _graph_on(self, db: clew.Database) -> Any:
         """The graph, with its checkpoints in the database that a run of it is held on."""
-        if self._bound is None or self._bound[0] is not db:
-            own = self.graph.checkpointer
-            if own is not None and not same_place(own.db, db):
-                raise BadInput(
-                    f"graph {self.name!r} keeps its checkpoints in {own.db!r}, but this run is in {db!r}",
-                    hint="compile it with ClewSaver on the same database, or without a checkpointer",
-                )
-            saver = own if own is not None and own.db is db else ClewSaver(db)
-            self._bound = db, self.graph.copy(update={"checkpointer": saver})
-        return self._bound[1]
+        known = self._bound.get(id(db))
+        if known is not None:
+            return known[1]
+        own = self.graph.checkpointer
+        if own is not None and not same_place(own.db, db):
+            raise BadInput(
+                f"graph {self.name!r} keeps its checkpoints in {own.db!r}, but this run is in {db!r}",
+                hint="compile it with ClewSaver on the same database, or without a checkpointer",
+            )
+        saver = own if own is not None and own.db is db else ClewSaver(db)
+        bound = self.graph.copy(update={"checkpointer": saver})
+        self._bound[id(db)] = db, bound
+        while len(self._bound) > _MOST_BOUND:
+            self._bound.popitem(last=False)
+        return bound
 
     # -- running
 
