@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, cast
 from weakref import WeakKeyDictionary
 
 from clew import database, items, model, requests, thread
-from clew.aio_runtime import Agent, Run, agent, ask, checkpoint, sleep, store, wait
+from clew.aio_runtime import Agent, Run, Worker, agent, ask, checkpoint, sleep, store, wait
 from clew.database import Order
 from clew.hop import Hop as _Hop
 from clew.items import Filter, Index, Item, ItemOrder, Texts
@@ -484,6 +484,7 @@ __all__ = [
     "checkpoint",
     "Agent",
     "Run",
+    "Worker",
     "Database",
     "Thread",
     "Store",

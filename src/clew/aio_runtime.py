@@ -10,7 +10,8 @@ import contextvars
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, overload
+from types import TracebackType
+from typing import Any, Self, overload
 
 from clew import runs
 from clew.hop import Hop
@@ -18,6 +19,7 @@ from clew.items import Texts
 from clew.model import Checkpoint
 from clew.runtime import agent as sync
 from clew.runtime import waiting
+from clew.runtime import worker as sync_worker
 from clew.runtime.agent import Event, begin
 from clew.runtime.drive import Drive, Listener
 from clew.runtime.hops import hop
@@ -289,3 +291,56 @@ def store(
     from clew.aio import Store
 
     return Store(waiting.store(embed=embed, dims=dims, texts=texts, **scope), hop)  # type: ignore[arg-type]
+
+
+class Worker:
+    """`clew.Worker`, within an application: async nodes run on the event loop that this is awaited on.
+
+    `async with clew.aio.Worker(db, [trip]):` works as long as the block lasts; `await Worker(…).run()` until it is
+    stopped. The parameters are those of `clew.Worker`.
+    """
+
+    def __init__(self, db: Any, agents: Any, **options: Any) -> None:
+        self._worker = sync_worker.Worker(db._sync, agents, **options)
+        self._running: asyncio.Future[None] | None = None
+
+    @property
+    def active(self) -> list[str]:
+        return self._worker.active
+
+    async def run(self, *, until_idle: bool = False) -> None:
+        """Work until it is stopped; a cancelled await stops it, and waits until it has handed over."""
+        loop = asyncio.get_running_loop()
+        self._worker.loop = loop
+        over: asyncio.Future[None] = loop.create_future()
+
+        def work() -> None:
+            try:
+                self._worker.run(until_idle=until_idle)
+            except BaseException as error:  # noqa: BLE001 - whoever awaits gets it
+                loop.call_soon_threadsafe(over.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(over.set_result, None)
+
+        threading.Thread(target=work, name="clew-worker", daemon=True).start()
+        try:
+            await asyncio.shield(over)
+        except asyncio.CancelledError:
+            self._worker.stop(wait=False)
+            await asyncio.wait([over])
+            raise
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """Claim no more, and hand over what is under way."""
+        self._worker.stop(at_once=at_once, wait=False)
+        if self._running is not None:
+            await self._running
+
+    async def __aenter__(self) -> Self:
+        self._running = asyncio.ensure_future(self.run())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()

@@ -273,3 +273,25 @@ def test_what_makes_no_sense_is_refused(db):
         clew.Worker(db, [noting()], concurrency=0)
     with pytest.raises(BadInput):
         clew.Worker(db, [noting()], agent_limits={"other": 1})
+
+
+def test_within_an_application(url):
+    """Async nodes run on the application's own loop."""
+    loops: list[Any] = []
+
+    async def node(state: Any) -> Any:
+        loops.append(asyncio.get_running_loop())
+        return {"log": ["async"]}
+
+    async def work() -> None:
+        async with clew.aio.open(url) as db:
+            agent = clew.aio.Agent.of(agent_of(node))
+            async with clew.aio.Worker(db, [agent], concurrency=2):
+                runs = [await db.submit(agent, f"t{n}", {"log": []}) for n in range(3)]
+                deadline = time.monotonic() + PATIENCE
+                while [await run.status for run in runs] != ["done"] * 3 and time.monotonic() < deadline:
+                    await asyncio.sleep(0.01)
+            assert [await run.status for run in runs] == ["done"] * 3
+            assert set(loops) == {asyncio.get_running_loop()}
+
+    asyncio.run(work())
