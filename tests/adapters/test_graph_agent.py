@@ -517,6 +517,45 @@ def test_injected_before_the_next_superstep(db: clew.Database) -> None:
     assert ran == ["first", "second"]
 
 
+class Sprung:
+    """Something happens when it is read."""
+
+    springs: Any = None
+
+
+clew.register(
+    Sprung, name="test.Sprung", encode=lambda _: 0, decode=lambda _: (Sprung.springs and Sprung.springs()) or Sprung()
+)
+
+
+def test_what_is_cancelled_while_it_is_being_injected_is_left_out(db: clew.Database) -> None:
+    """Somebody rolls all of it back, between the look at what was sent and the commit that takes it in."""
+    sent: list[clew.Run] = []
+
+    def roll_back() -> None:
+        Sprung.springs = None
+        sent.append(db.submit(agent, "t", {"log": ["calm"]}, if_busy="rollback"))
+
+    def first(state: Any) -> Any:
+        if state["log"] == ["in"]:
+            sent.append(db.submit(agent, "t", {"log": [Sprung()]}, if_busy="inject"))
+            Sprung.springs = roll_back
+            for held in live.values():
+                held.want("inject")
+        return {"log": ["one"]}
+
+    def second(state: Any) -> Any:
+        for held in live.values() if state["log"][0] == "in" else ():
+            held.want("rollback")
+        return {"log": ["two"]}
+
+    agent = agent_of(first, second)
+    run = agent.run(db.thread("t"), IN)
+    assert [one.status for one in (run, *sent)] == ["cancelled", "cancelled", "queued"]
+    assert work(db, agent, sent[-1]) == "done"
+    assert db.thread("t").state()["log"] == ["calm", "one", "two"]
+
+
 def test_injected_into_a_run_that_waits(db: clew.Database) -> None:
     agent = agent_of(lambda state: {"log": [interrupt(f"{len(state['log'])}?")]})
     run = agent.run(db.thread("t"), IN)

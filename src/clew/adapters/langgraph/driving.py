@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import observing
 from clew.adapters.langgraph.control import INTERRUPT, NULL_TASK, RESUME
 from clew.adapters.langgraph.noticing import Noticing
 from clew.adapters.langgraph.saver import ClewSaver
-from clew.errors import BadInput
+from clew.errors import BadInput, Conflict
 from clew.placed.asked import Asked, asked_by
 from clew.placed.under import Under, stand_on
 from clew.runtime.executor import unpack_value
@@ -316,7 +316,8 @@ class GraphDriving:
         for row in rows:
             writes += Command(update=unpack_value(row.input))._update_as_tuples()
         self._under.take_in([row.id for row in rows])
-        self._saver.put_writes(latest.config, writes, NULL_TASK)
+        with suppress(Conflict):  # one of them was cancelled just now: word of what is left comes again
+            self._saver.put_writes(latest.config, writes, NULL_TASK)
 
     def _cancel(self) -> RunStatus:
         """The run ends here. What had finished is kept, and so is its input."""
