@@ -317,3 +317,22 @@ def test_what_a_new_run_does_about_the_one_that_has_the_branch(db, if_busy, monk
     else:
         assert (ended, new.status) == ("done", "done")
         assert live.state["log"] == [*before, "live", "first", "new", "second"]
+
+
+def test_what_a_rollback_goes_back_to_is_not_pruned(db):
+    agent = make()
+
+    def ask(state: Any) -> Any:
+        return {"answer": clew.ask("Go on?", schema=str), "log": ["answered"]}
+
+    agent._nodes["second"] = agent._nodes["second"]._replace(fn=ask)
+    thread = db.thread("trip-7")
+    for n in range(5):
+        thread.update({"log": clew.extend([str(n)])})
+    waits = db.submit(agent, "trip-7", {"log": ["in"]})
+    assert drive(db, agent, waits) == "waiting"
+    db.prune(keep_last=1)
+    new = db.submit(agent, "trip-7", {"log": ["new"]}, if_busy="rollback")
+    assert drive(db, agent, waits) == "cancelled"
+    assert thread.state()["log"] == ["0", "1", "2", "3", "4"]
+    assert drive(db, agent, new) == "waiting"

@@ -243,7 +243,7 @@ SELECT data FROM payload WHERE tenant = :tenant AND key = :key AND key > :low AN
 SELECT data FROM chunk WHERE tenant = :tenant AND key = :key AND thread = :thread
 
 -- part: held
--- The steps that open requests and unfinished runs stand on.
+-- The steps that open requests and unfinished runs stand on, or go back to.
 SELECT q.step AS step FROM request q
 WHERE q.tenant = :tenant AND q.thread = :thread AND q.status = 'open' AND (q.expires IS NULL OR q.expires > {stamp})
 UNION ALL SELECT r.step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
@@ -251,6 +251,10 @@ UNION ALL SELECT r.step FROM run r WHERE r.tenant = :tenant AND r.thread = :thre
 UNION ALL SELECT r.input_step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
   AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
 UNION ALL SELECT r.parent_step FROM run r WHERE r.tenant = :tenant AND r.thread = :thread
+  AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
+-- What was before its input: a rollback goes back to that.
+UNION ALL SELECT (SELECT c.parent FROM checkpoint c WHERE c.tenant = :tenant AND c.key = (r.thread << 32) + r.input_step)
+FROM run r WHERE r.tenant = :tenant AND r.thread = :thread AND r.input_step IS NOT NULL
   AND r.status NOT IN ('done', 'failed', 'cancelled', 'dead')
 
 -- name: held
