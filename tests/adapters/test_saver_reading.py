@@ -178,6 +178,18 @@ def _ids(value: Any) -> set[int]:
     return {id(value)} if isinstance(value, (set, bytearray)) else set()
 
 
+def test_what_was_placed_again_has_its_place_in_the_history(db: clew.Database) -> None:
+    """It is newer than its children then, and still their parent."""
+    saver = ClewSaver(db)
+    for number, value in ((1, "a"), (2, "b"), (3, "c"), (2, "B"), (1, "A")):
+        put(saver, number, {"m": value})
+    thread = db.thread("t")
+    assert [checkpoint.state() for checkpoint in thread.history()] == [{"m": "c"}, {"m": "B"}, {"m": "A"}]
+    assert thread.state("~2") == {"m": "A"}
+    assert db.prune(keep_last=2).checkpoints == 1
+    assert [checkpoint.state() for checkpoint in thread.history()] == [{"m": "c"}, {"m": "B"}]
+
+
 def test_another_saver_placed_it_again(place: Place) -> None:
     """What is remembered of a checkpoint is only used while it is the one that stands there."""
     with place.open() as db, place.open() as other:

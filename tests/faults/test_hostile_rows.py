@@ -48,8 +48,8 @@ def test_a_bomb_is_corrupt(ram: Path) -> None:
         db.thread("trip").state(20)
 
 
-@pytest.mark.parametrize("parent", [6, 7, 1 << 40])
-def test_parents_that_lead_in_circles_are_corrupt(ram: Path, parent: int) -> None:
+@pytest.mark.parametrize("parent", [6, 7, 0, -5, 1 << 40])
+def test_parents_that_lead_in_circles_or_nowhere_are_corrupt(ram: Path, parent: int) -> None:
     path = ram / "a.db"
     with clew.open(str(path)) as db:
         for number in range(8):

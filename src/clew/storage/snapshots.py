@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STEPS = (1 << STEP_BITS) - 1
 _LAST_STAMP = 1 << 62
+_WALK = 10_000
+"""Checkpoints read in one go when a history is walked: parents in a circle would never end."""
 NO_BYTES = blake2b(b"", digest_size=32).hexdigest()
 """The one blob whose data is empty. Another row with empty data says that the blob is kept outside (blobs.py)."""
 
@@ -58,12 +60,24 @@ class RelationalSnapshot:
         return full_rows(self._run("rows_by_id", low=low, high=low | STEPS, prefix=prefix, beyond=beyond, limit=limit))
 
     def history(self, thread: int, step: int, limit: int) -> list[Row]:
-        if limit < 1 or not 0 < step <= STEPS:
-            return []
-        rows = listed_rows(self._run("history", low=thread << STEP_BITS, step=step, limit=limit))
-        if rows and (parent := rows[-1].parent) is not None and parent >= rows[-1].step:
-            raise Corrupt(f"checkpoint {rows[-1].step} has the parent {parent}, which is no older one")
-        return rows
+        found: list[Row] = []
+        at: int | None = step
+        # A checkpoint that was placed again is newer than its children: only what has been seen tells a circle.
+        seen: set[int] = set()
+        while at is not None and len(found) < limit and 0 < at <= STEPS:
+            most = min(limit - len(found), _WALK)
+            rows = listed_rows(self._run("history", low=thread << STEP_BITS, step=at, limit=most))
+            for row in rows:
+                if row.step != at or row.step in seen:
+                    raise Corrupt(f"the parents before checkpoint {step} lead to {at} and not back to a root")
+                seen.add(row.step)
+                at = row.parent
+            found += rows
+            if len(rows) < most:
+                break  # a root; or a parent that has gone
+        if at is not None and not 0 < at <= STEPS and found:
+            raise Corrupt(f"checkpoint {found[-1].step} has the parent {at}, which no checkpoint can be")
+        return found
 
     def rows(self, thread: int, after: int, limit: int, *, manifests: bool) -> list[Row]:
         low = thread << STEP_BITS

@@ -59,7 +59,7 @@ WITH RECURSIVE path (key, id, parent, lane, kind, label, run, next, created, met
     UNION ALL
     SELECT c.key, c.id, c.parent, c.lane, c.kind, c.label, c.run, c.next, c.created, c.metadata, c.crc, path.depth + 1
     FROM path JOIN checkpoint c ON c.tenant = :tenant AND c.key = :low + path.parent
-    WHERE path.depth < :limit AND path.parent < path.key - :low  -- a parent that is no older one would lead in circles
+    WHERE path.depth < :limit
 )
 SELECT {columns}, c.crc FROM path c ORDER BY c.depth
 
