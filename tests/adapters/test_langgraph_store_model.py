@@ -148,11 +148,14 @@ def named(items: list[Any]) -> dict[Any, Any]:
 
 
 class Answering(InMemoryStore):
-    """InMemoryStore, but for where it raises: at values that it cannot compare, and at a text that occurs twice."""
+    """InMemoryStore, but for where it raises: at values that it cannot compare, and at a text that occurs twice.
+
+    And for empty texts: it asks for their vectors, which services refuse to make; Clew has none of them.
+    """
 
     def _insertinmem_store(self, to_embed: Any, embeddings: list[list[float]]) -> None:
-        for indices, embedding in zip(to_embed.values(), embeddings, strict=True):
-            for namespace, key, path in indices:
+        for (text, indices), embedding in zip(to_embed.items(), embeddings, strict=True):
+            for namespace, key, path in indices if text else ():
                 self._vectors[namespace][key][path] = embedding
 
     def _filter_items(self, op: SearchOp) -> Any:
