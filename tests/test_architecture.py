@@ -93,6 +93,7 @@ LAYERS: dict[str, set[str]] = {
         "requests",
         "state",
         "storage.ledger",
+        "storage.placed",
         "storage.port",
         "storage.queue",
         "thread",

@@ -18,6 +18,7 @@ from clew.state.codec import decode, encode
 from clew.state.draft import Draft
 from clew.state.values import ExceptionSummary
 from clew.storage.ledger import ENDED, HOLDING, Entry, Ledger, Move, RunRow, RunStatus, Want, ledger_of
+from clew.storage.placed import ROOT, PlacedView
 from clew.storage.queue import Rename
 from clew.thread import Thread
 from clew.writing import Memory
@@ -177,8 +178,14 @@ class Run:
             _, own._memory.base = own._load_head()
             base = own._memory.base
             with own._storage.snapshot() as snapshot:
-                at = row.step if row.step is not None else base.step
-                packed = None if at is None else find_row(snapshot, own.id, own.branch, at)[1].next
+                thread, head = find_row(snapshot, own.id, own.branch, "head")
+                if PlacedView(snapshot).ids(thread, ROOT, [head.step]):
+                    raise BadInput(
+                        f"run {row.id} is of a graph, which keeps its own state",
+                        hint="graph.update_state(config, values) changes it; agent.resume(thread) goes on from there",
+                    )
+                at = row.step if row.step is not None else head.step
+                packed = find_row(snapshot, own.id, own.branch, at)[1].next
             draft = Draft(base.tree)
             draft.tell_state(dict(update))
             moved = Move(row.id, row.status, (row.status,), delay=0)

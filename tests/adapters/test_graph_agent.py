@@ -111,6 +111,19 @@ def test_what_is_asked_is_answered_from_anywhere(db: clew.Database) -> None:
     assert [request.status for request in db.requests(run=run.id, status=None)] == ["answered", "answered"]
 
 
+def test_a_waiting_graph_is_edited_by_its_own_means(db: clew.Database) -> None:
+    agent = LangGraphAgent(chain(says("one"), asks("name?"), says("end"), saver=ClewSaver(db)), name="graph")
+    run = agent.run(db.thread("t"), IN)
+    with pytest.raises(BadInput, match="update_state"):
+        run.edit({"log": ["edited"]})
+    assert (run.status, len(run.requests)) == ("waiting", 1)
+    agent.graph.update_state({"configurable": {"thread_id": "t"}}, {"log": ["edited"]}, as_node="node0")
+    assert agent.resume(db.thread("t")).status == "waiting"
+    run.requests[0].answer("Ada", by="alice")
+    assert agent.resume(db.thread("t")).status == "done"
+    assert run.state["log"] == ["in", "one", "edited", "Ada", "end"]
+
+
 def test_several_are_answered_one_by_one_and_none_is_asked_again(db: clew.Database) -> None:
     ran: list[str] = []
 

@@ -41,7 +41,7 @@ def test_the_control_does_things_twice(tmp_path, outside):
             while not over() and len(set(outside.done())) == len(outside.done()):
                 time.sleep(0.1)
                 crew.kill_one()
-    assert max(Counter(outside.done()).values()) == 2
+    assert max(Counter(outside.done()).values()) >= 2
 
 
 def test_told_to_go_they_hand_over(shared_url, outside, tmp_path):

@@ -5,7 +5,7 @@
 2. A task asks all that it asks at once: what it asked before is withdrawn.
 3. A recorded answer withdraws the requests that it is for. So does a checkpoint that becomes the latest of its
    namespace: those of the checkpoints before it there, and in the namespaces within. Nothing stays open that no run can
-   come back to.
+   come back to; and a run that waits for an answer to one of these is due, for it stands elsewhere now.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def ask(run: Run, tenant: int, thread: int, thread_id: str, asking: Asking) -> N
 def overtake(run: Run, tenant: int, thread: int, thread_id: str, ns: str, id_: str) -> None:
     """A checkpoint has become the latest of its namespace: what was asked before it is no longer asked."""
     gone = [one for one in _of(_open(run, thread), ns) if one.id < id_]
-    _withdraw(Writer(run, tenant, thread, thread_id), gone)
+    writer = Writer(run, tenant, thread, thread_id)
+    _withdraw(writer, gone)
+    if gone:
+        writer.query("wake_askers", numbers=[one.number for one in gone])
 
 
 def seat(run: Run, thread: int, step: int, ns: str, id_: str) -> None:

@@ -238,6 +238,11 @@ SELECT due_in, abandoned, owners, mine FROM clew.look_for_runs(:tenant, :owner::
 -- name: wake_run
 UPDATE run SET wake = {stamp} WHERE tenant = :tenant AND id = :id AND status = 'waiting'
 
+-- name: wake_askers
+-- What they have asked is not asked any more: they look at it again.
+UPDATE run SET wake = {stamp} WHERE tenant = :tenant AND status = 'waiting' AND id IN (
+    SELECT q.run FROM request q WHERE q.tenant = :tenant AND q.number IN ({each:numbers}))
+
 -- name: waited_for
 -- What a run that is about to wait waits for: now, whether any of it has happened, and when the first of it runs out.
 SELECT EXISTS (SELECT 1 FROM request q WHERE q.tenant = :tenant AND q.number IN ({each:numbers})
