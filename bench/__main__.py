@@ -1,4 +1,4 @@
-"""Run the benchmarks: `scripts/bench [--quick] [--only NAME]… [--json] [--output FILE]`."""
+"""Run the benchmarks: `scripts/bench [--quick] [--page NAME] [--only NAME]… [--json] [--output FILE]`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,29 @@ from bench.runtime import runtime
 from bench.space import space
 from bench.writing import growth, saves
 
-BENCHES: dict[str, Callable[[Ground], Iterator[Row]]] = {
-    bench.__name__: bench
-    for bench in (space, saves, growth, latest, history, prune, peers, langgraph, runtime, capacity)
+Bench = Callable[[Ground], Iterator[Row]]
+PAGES: dict[str, tuple[Bench, ...]] = {
+    "results": (space, saves, growth, latest, history, prune, peers, langgraph),
+    "runtime": (runtime,),
+    "capacity": (capacity,),
 }
-RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+"""Each is a file of its name in capitals, beside this one."""
+BENCHES: dict[str, Bench] = {bench.__name__: bench for benches in PAGES.values() for bench in benches}
+_HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
     options = _options()
-    chosen = options.only or list(BENCHES)
+    if options.only or options.quick or options.output:
+        chosen = options.only or [bench.__name__ for bench in PAGES.get(options.page, BENCHES.values())]
+        return _run(options, chosen, options.page or "results", options.output)
+    pages = [options.page] if options.page else list(PAGES)
+    return max(
+        _run(options, [bench.__name__ for bench in PAGES[page]], page, _HERE / f"{page.upper()}.md") for page in pages
+    )
+
+
+def _run(options: argparse.Namespace, chosen: list[str], page: str, output: Path | None) -> int:
     begun = time.monotonic()
     broken = False
     rows: list[Row] = []
@@ -50,38 +63,38 @@ def main() -> int:
                 rows.append(Row(name, f"{name}: stopped", None, problem=f"{type(error).__name__}: {error}"))
         if "postgres" in ground.__dict__:
             told["PostgreSQL"] = machine.postgres(ground.postgres.version)
-    _write(options, rows, told, time.monotonic() - begun)
+    if options.json:
+        print(json.dumps({"machine": told, "rows": [row.as_dict() for row in rows]}, indent=1, ensure_ascii=False))
+    else:
+        print(report.table(rows))
+        print("\nWhere we lose:\n" + report.losses(rows))
+    if output is not None:
+        arguments = ["--quick"] * options.quick + [f"--only {name}" for name in options.only or ()]
+        command = " ".join(["scripts/bench", *(arguments or [f"--page {page}"])])
+        date = f"{datetime.now(UTC):%Y-%m-%d}"
+        text = report.results(page, rows, told, command, date, time.monotonic() - begun)
+        output.write_text(text, encoding="utf-8")
+        print(f"written: {output.name}", file=sys.stderr)
     return 1 if broken else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="What a step costs in time and bytes.")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run, do the bytes hold?")
+    parser.add_argument("--page", choices=list(PAGES), help="only what belongs on this page")
     parser.add_argument("--only", action="append", choices=list(BENCHES), metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--json", action="store_true", help="rows as JSON on stdout")
-    parser.add_argument("--output", type=Path, help="where the page goes (a whole, full run: bench/RESULTS.md)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="where the page goes; else it is written beside bench/__main__.py, by full runs of whole pages",
+    )
     parser.add_argument("--directory", type=Path, help="where the databases are made; its disk is what is measured")
     return parser.parse_args()
 
 
 def _verdict(row: Row) -> str:
     return {True: "ok  ", False: "MISS", None: "    "}[row.met]
-
-
-def _write(options: argparse.Namespace, rows: list[Row], told: dict[str, str], seconds: float) -> None:
-    if options.json:
-        print(json.dumps({"machine": told, "rows": [row.as_dict() for row in rows]}, indent=1, ensure_ascii=False))
-    whole = not options.quick and not options.only
-    output = options.output or (RESULTS if whole else None)
-    if output is not None:
-        arguments = ["--quick"] * options.quick + [f"--only {name}" for name in options.only or ()]
-        command = " ".join(["scripts/bench", *arguments])
-        date = f"{datetime.now(UTC):%Y-%m-%d}"
-        output.write_text(report.results(rows, told, command, date, seconds), encoding="utf-8")
-        print(f"written: {output.name}", file=sys.stderr)
-    if not options.json:
-        print(report.table(rows))
-        print("\nWhere we lose:\n" + report.losses(rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rows as tables: for a terminal, and for bench/RESULTS.md."""
+"""The rows as tables: for a terminal, and for the pages in bench/."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Sequence
 
 from bench.rows import Row
 
+PAGE_TITLES = {
+    "results": "What a step costs",
+    "runtime": "What the runtime costs",
+    "capacity": "What one machine gets done",
+}
 TITLES = {
     "space": "Bytes",
     "saves": "The time of a save",
@@ -16,7 +21,7 @@ TITLES = {
     "peers": "LangGraph's savers on the same states",
     "langgraph": "LangGraph's graphs on our saver and on its own",
     "runtime": "The runtime beside LangGraph and DBOS",
-    "capacity": "What one machine gets done",
+    "capacity": "Bursts of runs, and one by one",
 }
 NOTES = {
     "space": """\
@@ -102,10 +107,10 @@ def losses(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def results(rows: Sequence[Row], machine: dict[str, str], command: str, date: str, seconds: float) -> str:
+def results(page: str, rows: Sequence[Row], machine: dict[str, str], command: str, date: str, seconds: float) -> str:
     """The whole page."""
     parts = [
-        "# What a step costs",
+        f"# {PAGE_TITLES[page]}",
         INTRODUCTION.format(date=date, command=command, minutes=seconds / 60),
         "## The machine",
         "\n".join(f"- {name}: {value}" for name, value in machine.items()),
