@@ -73,7 +73,7 @@ def test_told_to_go_it_hands_over_after_the_superstep(db: clew.Database, gate: G
     assert gate.entered.wait(PATIENCE)
     stopping = threading.Thread(target=worker.stop)
     stopping.start()
-    until(lambda: worker._stopping.is_set())
+    until(lambda: all(held._halted for held, _ in list(worker._active.values())))
     gate.open.set()
     stopping.join(PATIENCE)
     assert (run.status, run.state["log"], gate.ran) == ("sleeping", ["one", "two"], ["one", "two"])

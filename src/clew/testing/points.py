@@ -28,13 +28,13 @@ WRITES = {
     *("commit", "apply", "acquire", "release", "fold", "forget", "rewrite", "forget_blobs", "delete_thread"),
     *("create_branch", "move_branch", "delete_branch", "set_tag", "delete_tag"),
     *("claim", "complete", "ask", "answer", "expire", "signal", "wait", "next_notice", "told", "not_told"),
-    *("claim_runs", "claim_run", "look"),
+    *("claim_runs", "claim_run", "look", "transact"),
     *("put", "delete", "touch", "embed", "sweep", "shrink"),
 }
 """Calls of the ports that may write."""
 READS = {
     *("snapshot", "check_lease", "run", "run_with_key", "run_holding", "runs", "due", "abandoned", "effects"),
-    *("counts", "wanted", "to_take_in"),
+    *("counts", "wanted", "to_take_in", "is_due"),
     *("asked", "request", "requests", "answers", "get", "page", "places", "updated", "embedded", "to_embed"),
     *("with_words", "keeping", "close"),
 }
