@@ -78,10 +78,10 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
         items, mark = unpackb(marked, ext_hook=hook)
         if type(mark) is not bytes or mark != _MARK:
             return None
-        places = [at for at, item in enumerate(items) if item is _LATER]
-        if len(places) != len(later):
-            return None  # some stand within others
         if later:
+            places = [at for at, item in enumerate(items) if item is _LATER]
+            if len(places) != len(later):
+                return None  # some stand within others
             reader.depth = 1
             inside = b"".join((b"\x92", f.array_header(2 * len(later)), _END.join(later), _END, _END))
             parts, mark = unpackb(inside, ext_hook=reader.hook)

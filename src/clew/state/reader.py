@@ -36,9 +36,10 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes, list, dict})
 """Items that are quickly encoded again. That a list consists of them is read off the first few."""
 _FEW = 8
 _SIZES, _BODY, _REFS = itemgetter(3), itemgetter(4), itemgetter(5)
-AT_ONCE = 1 << 16
+AT_ONCE = 1 << 18
 """Bytes of items that are decoded in one call. They are copied for it: a copy of this size stays in the processor's
 cache, while the pages of a large one, fresh from the system, cost several times the decoding (measured: 1 MB, 5 times).
+Much less, and it is the calls that cost.
 """
 
 
