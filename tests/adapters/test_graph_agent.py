@@ -11,7 +11,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, Overwrite, Send, interrupt
 from pydantic import BaseModel
 from stories import Log
 
@@ -579,6 +579,26 @@ def test_injected_into_a_run_that_waits(db: clew.Database) -> None:
     assert request.question == "2?"
     request.answer("fine", by="alice")
     assert agent.resume(db.thread("t")).state["log"] == ["in", "more", "fine"]
+
+
+def test_inputs_that_are_injected_together_change_the_state_one_after_the_other(db: clew.Database) -> None:
+    """In one superstep, a channel without a reducer takes one value, and one with a reducer takes one `Overwrite`."""
+    agent = agent_of(lambda state: {"log": [interrupt("well?")]})
+    run = agent.run(db.thread("t"), {"log": ["in"], "count": 1})
+    inputs: list[Any] = [
+        {"log": ["a"], "count": 2},
+        {"log": Overwrite(["b"]), "count": 3},
+        {"log": ["c"]},
+        {"count": 4},
+        {"log": Overwrite(["d"])},
+        {"log": ["e"], "count": 5},
+    ]
+    for together in ((0, 1, 2), (3,), (4, 5)):
+        sent = [db.submit(agent, "t", inputs[at], if_busy="inject") for at in together]
+        assert work(db, agent, run) == "waiting", run.error
+        assert {one.status for one in sent} == {"done"}
+    run.requests[0].answer("fine", by="alice")
+    assert agent.resume(db.thread("t")).state == {"log": ["d", "e", "fine"], "count": 5}
 
 
 def test_without_a_next_superstep_what_is_injected_runs_by_itself(db: clew.Database) -> None:

@@ -1,7 +1,11 @@
-"""Submits 25 runs to one thread, for races: `python contenders.py URL NUMBER POLICY …`. It prints what was admitted."""
+"""Submits 25 runs to one thread, for races: `python contenders.py URL KIND NUMBER POLICY …`.
+
+It prints what was admitted, and with a "-" before it what was refused.
+"""
 
 from __future__ import annotations
 
+import operator
 import sys
 import time
 from typing import Annotated, Any, TypedDict
@@ -17,25 +21,40 @@ class State(TypedDict, total=False):
     latest: str
 
 
-def racer() -> clew.Agent:
-    """Two rounds, so that there is something to interrupt and to inject into."""
+class GraphState(TypedDict, total=False):
+    log: Annotated[list[str], operator.add]
+    latest: str
+
+
+def first(state: Any) -> Any:
+    time.sleep(0.005)
+    return {"log": [f"first of {state['latest']}"]}
+
+
+def second(state: Any) -> Any:
+    return {"log": [f"second of {state['latest']}"]}
+
+
+def racer(kind: str) -> Any:
+    """Two rounds, so that there is something to interrupt and to inject into: an agent, or a graph of LangGraph."""
+    if kind == "graph":
+        from langgraph.graph import START, StateGraph
+
+        from clew.adapters.langgraph import LangGraphAgent
+
+        builder = StateGraph(GraphState)
+        builder.add_sequence([first, second])
+        builder.add_edge(START, "first")
+        return LangGraphAgent(builder.compile(), name="racer")
     agent = clew.Agent("racer", state=State)
-
-    @agent.node(start=True, then="second")
-    def first(state: Any) -> Any:
-        time.sleep(0.005)
-        return {"log": [f"first of {state['latest']}"]}
-
-    @agent.node
-    def second(state: Any) -> Any:
-        return {"log": [f"second of {state['latest']}"]}
-
+    agent.node(start=True, then="second")(first)
+    agent.node(second)
     return agent
 
 
-def main(url: str, number: str, *policies: Any) -> None:
+def main(url: str, kind: str, number: str, *policies: Any) -> None:
     die_with_parent()
-    agent = racer()
+    agent = racer(kind)
     with clew.open(url, durability="relaxed") as db:
         print("ready", flush=True)
         sys.stdin.readline()

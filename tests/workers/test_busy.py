@@ -122,11 +122,11 @@ def test_whoever_stops_awaiting_leaves_the_line(db, url):
     asyncio.run(work())
 
 
-def race(url: str, *policies: str) -> list[list[str]]:
+def race(url: str, kind: str, *policies: str) -> list[list[str]]:
     """Four processes submit 25 runs each at once; what each of them says of its runs."""
     racers = [
         subprocess.Popen(
-            [sys.executable, str(RACERS), url, str(n), *policies],
+            [sys.executable, str(RACERS), url, kind, str(n), *policies],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         for n in range(4)
@@ -144,14 +144,15 @@ def race(url: str, *policies: str) -> list[list[str]]:
 POLICIES = ["enqueue", "reject", "interrupt", "rollback", "inject"]
 
 
+@pytest.mark.parametrize("kind", ["agent", "graph"])
 @pytest.mark.parametrize("policy", [*POLICIES, "all"])
-def test_racing_submits(shared_url, policy):
+def test_racing_submits(shared_url, policy, kind):
     """A worker drives while 100 runs are submitted from four processes."""
     from contenders import racer
 
-    agent = racer()
+    agent = racer(kind)
     with clew.open(shared_url, durability="relaxed") as db, clew.Worker(db, [agent], concurrency=2):
-        told = race(shared_url, *(POLICIES if policy == "all" else [policy]))
+        told = race(shared_url, kind, *(POLICIES if policy == "all" else [policy]))
         admitted = [name for names in told for name in names if not name.startswith("-")]
         runs = everything(db)
         until(lambda: all(run.status in ("done", "cancelled") for run in runs), every=0.2)
@@ -181,6 +182,7 @@ def check_order(db: clew.Database, runs: list[clew.Run]) -> None:
     inputs = [item for item in log if item in order]
     policy = {run.key: run.key.split(":")[0] for run in runs}
     assert len(set(inputs)) == len(inputs), "nothing twice"
+    assert {item.rpartition(" of ")[2] for item in log} <= set(inputs), "what was taken back leaves no trace"
     # An injected input is taken in while others stand in line; all the others keep the order of their admission.
     others = [order[item] for item in inputs if policy[item] != "inject"]
     assert others == sorted(others)

@@ -230,13 +230,14 @@ class PlacedThreads(PlacedReading):
         named = place_of(check_id(place.ns, "checkpoint namespace"), check_id(place.id, "checkpoint id"))
         seal = seal_of(self._tenant, thread_id)
         changes: list[Change] = []
+        replaces = under is not None and under.takes_in
         for write in writes:
             value = encode(write.value, path=write.name)
             for text, what in ((write.task, "task id"), (write.path, "task path"), (write.name, "channel")):
                 check_id(text, what)
             crc = record_crc(seal, named, write.task, write.idx, write.path, write.name, value)
             record = Record(named, write.task, write.idx, write.path, write.name, value, None, crc)
-            changes.append(set_record(record) if write.idx < 0 else put_record(record))
+            changes.append(set_record(record) if write.idx < 0 or replaces else put_record(record))
         asking = None
         if asks or answered is not None:
             activation = activation_of(place.ns, str(place.id), writes[0].task)

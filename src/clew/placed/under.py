@@ -25,8 +25,13 @@ class Under:
         self._beside: tuple[Entry, ...] = ()
 
     def take_in(self, runs: Sequence[str]) -> None:
-        """The next records are the inputs of these queued runs, which are done with that."""
+        """The next records are the inputs of these queued runs, which are done with that; they replace earlier ones."""
         self._beside = (TakeIn(self.run, tuple(runs)),)
+
+    @property
+    def takes_in(self) -> bool:
+        """Whether the next records are inputs."""
+        return bool(self._beside)
 
     def beside(self) -> tuple[Entry, ...]:
         """Entries for the records that are about to be written."""

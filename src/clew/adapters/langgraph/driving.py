@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew import observing
 from clew.adapters.langgraph.control import INTERRUPT, NULL_TASK, RESUME
+from clew.adapters.langgraph.injecting import take_in
 from clew.adapters.langgraph.noticing import Noticing
 from clew.adapters.langgraph.saver import ClewSaver
 from clew.errors import BadInput, Conflict
@@ -314,7 +315,7 @@ class GraphDriving:
         mine = [(name, value) for task, name, value in latest.pending_writes or () if task == NULL_TASK]
         writes = [write for write in mine if write[0] != RESUME]
         for row in rows:
-            writes += Command(update=unpack_value(row.input))._update_as_tuples()
+            take_in(writes, unpack_value(row.input), self._graph.channels)
         self._under.take_in([row.id for row in rows])
         with suppress(Conflict):  # one of them was cancelled just now: word of what is left comes again
             self._saver.put_writes(latest.config, writes, NULL_TASK)
