@@ -93,7 +93,8 @@ def everything(db: clew.Database) -> Iterator[tuple[str, Callable[[], Any]]]:
             yield f"{name}@{step} itself", lambda thread=thread, step=step: shown(thread.checkpoint(step))
         yield f"{name} names", lambda thread=thread: [thread.branches, thread.tags, thread.tips]
     yield "tag", lambda: db.thread("trip").state("before")
-    yield "diff", lambda: str(db.thread("trip").diff("before", "osaka"))
+    yield "diff", lambda: str(db.thread("trip").diff("before", "osaka")) and None
+    yield "diff@36", lambda: str(db.thread("trip").diff(36, 43))
     yield "blob", lambda: db.thread("trip").state(41)["blob"].read()
     yield "threads", lambda: [info.id for info in db.threads()]
     yield "usage", lambda: db.usage() and None
@@ -191,7 +192,7 @@ def must_hold(table: str, column: str, name: str) -> bool:
     """
     if name == "request":
         return (table, column) not in {("answer", "number"), ("answer", "tenant")}
-    return "@" in name or name in ("blob", "diff")
+    return "@" in name or name == "blob"
 
 
 def readings(path: Path) -> dict[str, Any]:
