@@ -6,6 +6,7 @@ file that is only appended to: a line for each thing that was really done.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import clew
+from clew.errors import Fenced
 from clew.storage.postgres import PostgresEngine
 from clew.storage.sqlite import SqliteEngine
 
@@ -86,6 +88,33 @@ def open_with(url: str, expiry: float, durability: Any = "relaxed") -> clew.Data
     return clew.Database(engine, "default")
 
 
+def unfenced(storage: Any) -> None:
+    """The negative control: what is refused because the lease has passed on is written without one."""
+    commit, apply = storage.commit, storage.apply
+
+    def commit_anyway(given: Any) -> Any:
+        try:
+            return commit(given)
+        except Fenced:
+            logging.warning("written without its lease")
+            return commit(given._replace(epoch=None))
+
+    def apply_anyway(*given: Any, branch: str = "main", epoch: int | None = None) -> Any:
+        try:
+            return apply(*given, branch=branch, epoch=epoch)
+        except Fenced:
+            logging.warning("written without its lease")
+            return apply(*given, branch=branch)
+
+    storage.commit, storage.apply = commit_anyway, apply_anyway
+
+
+def warnings_of(outside: Path, pid: int) -> str:
+    """What a worker has complained of."""
+    path = Path(f"{outside}.log")
+    return "\n".join(line for line in path.read_text().splitlines() if line.startswith(f"{pid} "))
+
+
 def die_with_parent() -> None:
     """A test that is killed leaves nobody behind."""
 
@@ -107,9 +136,12 @@ def tell_when_ready() -> None:
 
 def main(url: str, outside: str, how: str = "", expiry: str = "10", seconds: str = "0.01") -> None:
     die_with_parent()
+    logging.basicConfig(filename=f"{outside}.log", format="%(process)d %(message)s")
     world = Outside(outside)
     agent = errand(world, careful=how != "careless", seconds=float(seconds))
     with open_with(url, float(expiry), "strict" if how == "strict" else "relaxed") as db:
+        if how == "unfenced":
+            unfenced(db._storage)
         threading.Thread(target=tell_when_ready, daemon=True).start()
         clew.Worker(db, [agent], concurrency=4, crashes=50).run()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from crews import Crew, all_over, submit, until, verdict
-from errands import Outside, errand, open_with
+from errands import Outside, errand, open_with, warnings_of
 
 import clew
 
@@ -62,18 +62,34 @@ def test_told_to_go_they_hand_over(shared_url, outside, tmp_path):
         assert {run.info.crashes for run in runs} == {0}
 
 
-def test_stopped_past_its_lease_it_writes_no_more(shared_url, outside, tmp_path):
-    path = tmp_path / "outside"
-    slow = ("careful", "1.5", "3")
-    with open_with(shared_url, 1.5) as db, Crew(1, shared_url, path, *slow).ready() as first:
+def stopped_past_its_lease(url: str, outside: Outside, path: Path, how: str) -> str:
+    """A worker is stopped within an effect, another one does the run, and the first goes on: what it complains of.
+
+    The run is what the other one made of it.
+    """
+    with open_with(url, 1.5) as db, Crew(1, url, path, how, "1.5", "3").ready() as first:
         run = submit(db, errand(outside), 1, 1)[0]
         until(outside.done)  # it is within its first effect
-        first.workers[0].send_signal(signal.SIGSTOP)
-        with Crew(1, shared_url, path, *slow):
+        (stopped,) = first.workers
+        stopped.send_signal(signal.SIGSTOP)
+        with Crew(1, url, path, "careful", "1.5", "3"):
             until(lambda: run.status == "done")
             state, steps = run.thread.state(), len(run.thread.history())
-            first.workers[0].send_signal(signal.SIGCONT)
-            first.workers[0].send_signal(signal.SIGTERM)
-            assert first.workers[0].wait(30) == 0
+            stopped.send_signal(signal.SIGCONT)
+            stopped.send_signal(signal.SIGTERM)
+            assert stopped.wait(30) == 0
             assert (run.thread.state(), len(run.thread.history())) == (state, steps)
             assert verdict(db, [run], outside, 1) == {}
+    return warnings_of(path, stopped.pid)
+
+
+def test_stopped_past_its_lease_it_is_refused(shared_url, outside, tmp_path):
+    told = stopped_past_its_lease(shared_url, outside, tmp_path / "outside", "careful")
+    assert "has passed on; nothing was written" in told
+
+
+def test_the_control_without_a_fence_is_not_refused(shared_url, outside, tmp_path):
+    """Then only the comparison of heads keeps it from writing, because the branch has grown meanwhile."""
+    told = stopped_past_its_lease(shared_url, outside, tmp_path / "outside", "unfenced")
+    assert "written without its lease" in told
+    assert "passed on" not in told
