@@ -194,6 +194,9 @@ class Run:
     def cancel(self, *, compensate: bool = False) -> None:
         """Cancel it: at once if nobody drives it, else whoever does stops at its next call of Clew.
 
+        The rounds that it had finished are kept. What nodes of the round under way have returned is taken in by whoever
+        has the agent's code: who drives it, or `agent.cancel`.
+
         With `compensate`, word is left that what it has done is to be undone: the agent's code does that, when a worker
         or `agent.resume` takes the run up. (`agent.cancel` does it there and then.)
         """
