@@ -121,6 +121,45 @@ def test_captures_joined_are_as_one(items: list[Any], at: int) -> None:
         assert exactly_equal(first.copies(), items)
 
 
+@QUICK
+@given(st.sampled_from([models, more, notes]), st.data())
+def test_copies_are_compared_and_grow_like_what_they_were_made_of(kind: Any, data: st.DataObject) -> None:
+    items = data.draw(st.lists(kind, min_size=1, max_size=4))
+    capture = Capture.of(items)
+    assert capture is not None
+    for _ in range(data.draw(st.integers(1, 4))):
+        before = encode(items)
+        given_out, items = items, capture.renew()
+        assert encode(items) == before
+        assert capture.same(items)
+        if found := holders(given_out)[1:]:
+            change(data.draw(st.sampled_from(found)), data)
+        assert capture.same(items)
+        added = data.draw(st.lists(kind, min_size=1, max_size=2))
+        joined = Capture.of(added)
+        assert joined is not None
+        assert capture.join(joined)
+        items += added
+        assert capture.same(items)
+    before = encode(items)
+    change(data.draw(st.sampled_from(holders(items)[1:])), data)
+    assert capture.same(items) <= (encode(items) == before)
+    assert encode(capture.copies()) == before
+
+
+def test_objects_of_too_many_sorts_are_not_captured() -> None:
+    """Each sort has columns of its own: what pays for messages does not for objects that have nothing in common."""
+    notes = [Note("x") for _ in range(100)]
+    for at, note in enumerate(notes):
+        setattr(note, f"more_{at}", at)
+    assert Capture.of(notes) is None
+    few, others = Capture.of(notes[:40]), Capture.of(notes[40:80])
+    assert few is not None
+    assert others is not None
+    assert not few.join(others)
+    assert few.same(notes)
+
+
 def test_what_takes_more_than_looking_at_leaves_is_not_captured() -> None:
     private, slotted = Secretive(), Slotted()
     extra = Message(content="x", unheard_of=1)  # type: ignore[call-arg]

@@ -7,17 +7,21 @@ without a step of Python for each.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
-from operator import attrgetter, is_
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress, repeat
+from operator import attrgetter, is_, setitem
 from typing import Any
 
-from clew.state.codec import IMMUTABLE, copy_models, copy_objects, is_in_its_dict
+from clew.state.codec import have_keys, is_in_its_dict, models_of, objects_of, put_at
+from clew.state.held import DEEPEST, Group, Held
 
-_DEEPEST = 8
+_MOST = 64
+"""Sorts of objects in one list."""
 _TEXTS = {str, type(None)}
 _GIVEN, _EXTRA, _PRIVATE = (attrgetter(f"__pydantic_{name}__") for name in ("fields_set", "extra", "private"))
+_Sort = tuple[type, tuple[str, ...]]
+"""A class, and the attributes that an object of it has."""
 
 
 class Capture:
@@ -26,46 +30,54 @@ class Capture:
     Within them, at any depth, only dicts, lists and immutable leaves: `of` gives None for anything else.
     """
 
-    __slots__ = ("_beside", "_holders", "_types")
+    __slots__ = ("_dicts", "_sorts", "_types")
 
     def __init__(self) -> None:
         self._types: list[type] = []
-        self._holders = _Group(keyed=True)
-        self._beside: _Beside | None = None
+        self._dicts: Group | None = None
+        self._sorts: dict[_Sort, _Alike] = {}
 
     @classmethod
     def of(cls, items: Sequence[Any]) -> Capture | None:
         capture = cls()
         types = capture._types = list(map(type, items))
         if {dict}.issuperset(types):
-            return capture if capture._holders.take(items, _DEEPEST) else None
-        sorts = set(map(is_in_its_dict, set(types)))
-        if sorts == {"model"}:
-            capture._beside = _Beside()
-            if not capture._beside.take(items):
-                return None
-        elif sorts != {"object"}:
+            capture._dicts = Group(keyed=True)
+            return capture if capture._dicts.take_from(items, DEEPEST) else None
+        kinds = set(map(is_in_its_dict, set(types)))
+        if kinds not in ({"model"}, {"object"}):
             return None
-        return capture if capture._holders.take(list(map(vars, items)), _DEEPEST) else None
+        holders: list[dict[str, Any]] = list(map(vars, items))
+        for sort, which in _sorts(types, holders):
+            alike = capture._sorts[sort] = _Alike(*sort, which, models=kinds == {"model"})
+            if len(capture._sorts) > _MOST or not alike.take(alike.own(items), alike.own(holders)):
+                return None
+        return capture
 
     def is_texts(self) -> bool:
         """Are all of them plain dicts with nothing but text in them? Then they are the same when they are equal."""
-        return self._types[:1] == [dict] and self._holders.leaves() <= _TEXTS
+        return bool(self._types) and self._dicts is not None and self._dicts.leaves() <= _TEXTS
 
     def join(self, more: Capture) -> bool:
         """Take in the items of another capture; False when they do not fit together."""
-        if self._types and (self._kind() != more._kind()):
+        if not self._types:
+            self._types, self._dicts, self._sorts = more._types, more._dicts, more._sorts
+            return True
+        if self._kinds() != more._kinds() or len(self._sorts.keys() | more._sorts.keys()) > _MOST:
             return False
+        if self._dicts is not None and more._dicts is not None:
+            self._dicts.join(more._dicts)
+        before, added = len(self._types), len(more._types)
         self._types += more._types
-        self._holders.join(more._holders)
-        if self._beside is not None and more._beside is not None:
-            self._beside.join(more._beside)
-        else:
-            self._beside = self._beside or more._beside
+        for sort, alike in self._sorts.items():
+            alike.join(more._sorts.get(sort), added)
+        for sort in more._sorts.keys() - self._sorts.keys():
+            self._sorts[sort] = alike = more._sorts[sort]
+            alike.which = [False] * before + alike.which
         return True
 
-    def _kind(self) -> tuple[bool, bool]:
-        return self._types[0] is dict, self._beside is None
+    def _kinds(self) -> set[bool | None]:
+        return {alike.models for alike in self._sorts.values()} or {None}
 
     def same(self, items: list[Any]) -> bool:
         """Do the first items, as many as are here, consist of the very same leaves?"""
@@ -73,174 +85,135 @@ class Capture:
         head = items if len(items) == count else items[:count]
         if list(map(type, head)) != self._types:
             return False
-        if self._beside is not None and not self._beside.same(head):
-            return False
-        plain = not head or self._types[0] is dict
-        return self._holders.same(head if plain else list(map(vars, head)))
+        if self._dicts is not None:
+            return self._dicts.same_as(head)
+        holders: list[dict[str, Any]] = list(map(vars, head))
+        return all(alike.same(alike.own(head), alike.own(holders)) for alike in self._sorts.values())
 
     def copies_of(self, items: list[Any]) -> list[Any]:
         """Copies of the items, which are still the same."""
-        if self._types and self._types[0] is dict and self._holders.dicts is None and self._holders.lists is None:
+        if self._dicts is not None and self._dicts.is_flat():
             return list(map(dict.copy, items))
         return self.copies()
 
     def copies(self) -> list[Any]:
         """The items as they were, with the same leaves."""
-        return self._made(self._holders.copies(), _Beside.extras)
+        return self._made(keep=False)
 
     def renew(self) -> list[Any]:
         """Copies as well; from now on this is the capture of those."""
-        return self._made(self._holders.renew(), _Beside.renew)
+        return self._made(keep=True)
 
-    def _made(self, holders: list[Any], extras: Callable[[_Beside], list[Any]]) -> list[Any]:
-        if not holders or self._types[0] is dict:
-            return holders
-        if self._beside is None:
-            return copy_objects(self._types, holders)
-        return copy_models(self._types, holders, self._beside.given, extras(self._beside))
-
-
-class _Group:
-    """Dicts, or lists, that stand in like places: what they hold in a row, and groups of what is in there."""
-
-    __slots__ = ("dicts", "held", "holders", "keys", "kinds", "lists", "sizes")
-
-    def __init__(self, *, keyed: bool) -> None:
-        self.holders: list[Any] = []
-        self.sizes: list[int] = []
-        self.keys: list[Any] | None = [] if keyed else None
-        self.held: list[Any] = []
-        self.kinds: set[type] = set()
-        self.dicts: _Group | None = None
-        self.lists: _Group | None = None
-
-    def take(self, holders: Sequence[Any], depth: int) -> bool:
-        if not depth:
-            return False
-        self.sizes += map(len, holders)
-        if self.keys is not None:
-            self.keys += chain.from_iterable(holders)
-        held = list(self._within(holders))
-        self.held += held
-        kinds = set(map(type, held))
-        self.kinds |= kinds
-        kinds -= IMMUTABLE
-        if not kinds:
-            return True
-        if not all(issubclass(kind, enum.Enum) for kind in kinds - {dict, list}):
-            return False
-        if dict in kinds:
-            self.dicts = self.dicts or _Group(keyed=True)
-            if not self.dicts.hold([kid for kid in held if type(kid) is dict], depth - 1):
-                return False
-        if list in kinds:
-            self.lists = self.lists or _Group(keyed=False)
-            return self.lists.hold([kid for kid in held if type(kid) is list], depth - 1)
-        return True
-
-    def hold(self, holders: list[Any], depth: int) -> bool:
-        """Take, and remember whom to ask again."""
-        self.holders += holders
-        return self.take(holders, depth)
-
-    def join(self, more: _Group) -> None:
-        self.holders += more.holders
-        self.sizes += more.sizes
-        self.held += more.held
-        self.kinds |= more.kinds
-        if self.keys is not None and more.keys is not None:
-            self.keys += more.keys
-        for name in ("dicts", "lists"):
-            mine, others = getattr(self, name), getattr(more, name)
-            if mine is None:
-                setattr(self, name, others)
-            elif others is not None:
-                mine.join(others)
-
-    def _within(self, holders: Sequence[Any]) -> Iterator[Any]:
-        return chain.from_iterable(holders if self.keys is None else map(dict.values, holders))
-
-    def same(self, holders: Sequence[Any]) -> bool:
-        if list(map(len, holders)) != self.sizes:
-            return False
-        return not self.held or (  # messages have dicts and lists that are mostly empty
-            all(map(is_, self._within(holders), self.held))
-            and (self.keys is None or all(map(is_, chain.from_iterable(holders), self.keys)))
-            and (self.dicts is None or self.dicts.same(self.dicts.holders))
-            and (self.lists is None or self.lists.same(self.lists.holders))
-        )
-
-    def leaves(self) -> set[type]:
-        """What sorts of things are in it, at any depth."""
-        within = [group.leaves() for group in (self.dicts, self.lists) if group is not None]
-        return self.kinds.union(*within) - {dict, list}
-
-    def copies(self) -> list[Any]:
-        return self._made(self._with(_Group.copies))
-
-    def renew(self) -> list[Any]:
-        self.held = self._with(_Group.renew)
-        made = self._made(self.held)
-        if self.holders:
-            self.holders = made
+    def _made(self, *, keep: bool) -> list[Any]:
+        if self._dicts is not None:
+            return self._dicts.containers(keep=keep)
+        made: list[Any] = [None] * len(self._types)
+        for alike in self._sorts.values():
+            items = alike.items(keep=keep)
+            if len(items) == len(made):
+                return items
+            put_at(made, alike.which, items)
         return made
 
-    def _with(self, anew: Callable[[_Group], list[Any]]) -> list[Any]:
-        """What is held, with the containers among it made anew."""
-        if self.dicts is None and self.lists is None:
-            return self.held
-        dicts = iter(anew(self.dicts) if self.dicts is not None else ())
-        lists = iter(anew(self.lists) if self.lists is not None else ())
-        return [next(dicts) if type(kid) is dict else next(lists) if type(kid) is list else kid for kid in self.held]
 
-    def _made(self, held: list[Any]) -> list[Any]:
-        left = iter(held)
-        if self.keys is None:
-            return [list(islice(left, size)) if size else [] for size in self.sizes]
-        keys = iter(self.keys)
-        return [dict(zip(islice(keys, size), islice(left, size), strict=True)) if size else {} for size in self.sizes]
+def _sorts(types: list[type], holders: list[dict[str, Any]]) -> Iterator[tuple[_Sort, list[bool]]]:
+    """The sorts of some objects, with where they are."""
+    for cls in dict.fromkeys(types):
+        which = list(map(is_, types, repeat(cls)))
+        own = list(compress(holders, which))
+        names = tuple(own[0])
+        if have_keys(own, names):
+            yield (cls, names), which
+            continue
+        for names in dict.fromkeys(map(tuple, own)):
+            here = map(names.__eq__, map(tuple, holders))
+            yield (cls, names), [one and other for one, other in zip(which, here, strict=True)]
 
 
-class _Beside:
-    """What a pydantic model keeps beside its fields: which of them were given; no extra and no private ones."""
+class _Alike:
+    """Objects of one class with the same attributes: what is in each of these, in a column."""
 
-    __slots__ = ("extra", "given")
+    __slots__ = ("_cls", "_columns", "_extra", "_given", "_names", "models", "which")
 
-    def __init__(self) -> None:
-        self.given: list[frozenset[str]] = []
-        self.extra: list[Any] = []
+    def __init__(self, cls: type, names: tuple[str, ...], which: list[bool], *, models: bool) -> None:
+        self.models = models
+        self.which = which
+        """Of all items of the list."""
+        self._cls = cls
+        self._names = names
+        self._columns = [Held() for _ in names]
+        # What a model keeps beside its fields: which of them were given; nothing where extra and private ones go.
+        self._given: list[frozenset[str]] = []
+        self._extra: list[Any] = []
 
-    def take(self, models: Sequence[Any]) -> bool:
+    def own(self, items: Sequence[Any]) -> list[Any]:
+        """Those of all items that are of this sort."""
+        return list(compress(items, self.which))
+
+    def take(self, items: list[Any], holders: list[dict[str, Any]]) -> bool:
+        if self.models and not self._take_beside(items):
+            return False
+        return all(
+            column.take(values, DEEPEST) for column, values in zip(self._columns, self._values(holders), strict=True)
+        )
+
+    def _take_beside(self, models: list[Any]) -> bool:
         try:
-            extra = list(map(_EXTRA, models))
-            self.given += map(frozenset, map(_GIVEN, models))
-            if any(extra) or list(map(_PRIVATE, models)) != [None] * len(models):
+            given, self._extra = list(map(_GIVEN, models)), list(map(_EXTRA, models))
+            if any(self._extra) or list(map(_PRIVATE, models)) != [None] * len(models):
                 return False
         except AttributeError:  # never initialised: whoever encodes it will say so
             return False
-        self.extra += extra
+        first = frozenset(given[0])
+        self._given = [first] * len(given) if given.count(first) == len(given) else list(map(frozenset, given))
         return True
 
-    def join(self, more: _Beside) -> None:
-        self.given += more.given
-        self.extra += more.extra
+    def _values(self, holders: list[dict[str, Any]]) -> list[list[Any]]:
+        """What they hold, by column."""
+        width = len(self._names)
+        held = list(chain.from_iterable(map(dict.values, holders)))
+        return [held[at::width] for at in range(width)]
 
-    def same(self, models: Sequence[Any]) -> bool:
+    def join(self, more: _Alike | None, added: int) -> None:
+        """As many items were `added` to the list, with `more` of this sort among them."""
+        if more is None:
+            self.which += repeat(False, added)
+            return
+        self.which += more.which
+        self._given += more._given
+        self._extra += more._extra
+        for column, values in zip(self._columns, more._columns, strict=True):
+            column.join(values)
+
+    def same(self, items: list[Any], holders: list[dict[str, Any]]) -> bool:
+        return (
+            have_keys(holders, self._names)
+            and all(column.same(values) for column, values in zip(self._columns, self._values(holders), strict=True))
+            and (not self.models or self._same_beside(items))
+        )
+
+    def _same_beside(self, models: list[Any]) -> bool:
         try:
             extra = list(map(_EXTRA, models))
             return (
                 not any(extra)
-                and all(map(is_, extra, self.extra))
-                and list(map(_GIVEN, models)) == self.given
+                and all(map(is_, extra, self._extra))
+                and list(map(_GIVEN, models)) == self._given
                 and list(map(_PRIVATE, models)) == [None] * len(models)
             )
         except AttributeError:
             return False
 
-    def extras(self) -> list[Any]:
-        """Where the extra fields go: nothing, or an empty dict for each."""
-        return [None if extra is None else {} for extra in self.extra]
-
-    def renew(self) -> list[Any]:
-        self.extra = self.extras()
-        return self.extra
+    def items(self, *, keep: bool) -> list[Any]:
+        """These objects anew; with `keep`, it is they that are compared from now on."""
+        count = len(self._columns[0].held) if self._columns else sum(self.which)
+        holders = list(map(dict.copy, repeat(dict.fromkeys(self._names), count)))
+        for name, column in zip(self._names, self._columns, strict=True):
+            if not column.is_none():
+                deque(map(setitem, holders, repeat(name), column.values(keep=keep)), maxlen=0)
+        if not self.models:
+            return objects_of(self._cls, holders)
+        extra: list[Any] = [None if one is None else {} for one in self._extra]
+        if keep:
+            self._extra = extra
+        return models_of(self._cls, holders, self._given, extra)

@@ -61,8 +61,10 @@ from clew.state import codec_format as f
 from clew.state import codec_write
 from clew.state import registry as registering
 from clew.state.codec_builtins import NotStorable
+from clew.state.codec_classes import shape_of
 from clew.state.codec_format import REF_FIRST, SPILL_OVER
-from clew.state.codec_objects import TAGS, copy_models, copy_objects, object_parts, shape_of
+from clew.state.codec_models import have_keys, models_of, objects_of, put_at
+from clew.state.codec_objects import TAGS, object_parts
 from clew.state.codec_read import Resolve, decode, decode_list
 from clew.state.codec_slow import encode_slowly, step
 from clew.state.codec_write import REDUCE, NeedsTheSlowWay, Spill, Writer, holds_buffers
@@ -81,8 +83,10 @@ __all__ = [
     "take_apart",
     "put_together",
     "is_in_its_dict",
-    "copy_objects",
-    "copy_models",
+    "objects_of",
+    "models_of",
+    "put_at",
+    "have_keys",
     "pack_list",
     "pack_dict",
     "pack_ext",

@@ -15,7 +15,8 @@ from clew.state import codec_builtins as builtins
 from clew.state import codec_format as f
 from clew.state import registry as registering
 from clew.state.codec_builtins import Unknown
-from clew.state.codec_objects import build_object, same_models
+from clew.state.codec_models import same_models
+from clew.state.codec_objects import build_object
 from clew.state.codec_special import BUILD_OWN
 from clew.state.values import Opaque, UnknownType
 
@@ -83,7 +84,8 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
             if len(places) != len(later):
                 return None  # some stand within others
             reader.depth = 1
-            inside = b"".join((b"\x92", f.array_header(2 * len(later)), _END.join(later), _END, _END))
+            later[0] = b"".join((b"\x92", f.array_header(2 * len(later)), later[0]))
+            inside = _END.join((*later, b"", b""))
             parts, mark = unpackb(inside, ext_hook=reader.hook)
             if type(mark) is not bytes or mark != _MARK or parts[1::2] != [_MARK] * len(later):
                 return None
