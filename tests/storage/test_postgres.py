@@ -397,6 +397,8 @@ class TestPlans:
             f"INSERT INTO clew.payload (tenant, lane, key, data) SELECT tenant, 1, {low} + n, 'data' {many}",
             f"INSERT INTO clew.thread (tenant, id, created, updated) SELECT tenant, 't' || n, n, n * 1e9 {many}",
             f"INSERT INTO clew.ref (tenant, thread, name, kind) SELECT tenant, {thread} + n, 'main', 'branch' {many}",
+            f"INSERT INTO clew.placed (tenant, thread, ns, id, step, leans, crc, control)"
+            f" SELECT tenant, {thread}, '', md5(n::text), n, 0, 1, 'c' {many}",
         )
         reads = {
             "thread": {"thread_id": "t"},
@@ -409,6 +411,8 @@ class TestPlans:
             "lane_payload": {"low": low, "high": low + 99, "lane": 1},
             "payload_page": {"after": low + 5, "low": low, "high": low + 99, "limit": 10},
             "payload_data": {"key": low + 5, "low": low, "high": low + 99},
+            "placed_at": {"low": low, "thread": thread, "ns": "", "steps": [5, 7]},
+            "placed_whole": {"low": low, "thread": thread, "ns": "", "steps": [5, 7]},
         }
         with storage.snapshot() as snapshot:
             assert len(snapshot.history(thread, 3000, 2000)) == 2000
@@ -422,8 +426,9 @@ class TestPlans:
                 lines = plan.splitlines()
                 for at, line in enumerate(lines):
                     if "Scan" in line and any(
-                        f" on {name}" in line for name in ("checkpoint", "payload", "thread", "ref")
+                        f" on {name}" in line for name in ("checkpoint", "payload", "thread", "ref", "placed")
                     ):
                         assert "Index" in line or "Bitmap" in line, f"{name}:\n{plan}"
                         condition = next(below for below in lines[at:] if "Index Cond" in below)
                         assert any(column in condition for column in ("key", "id", "thread", "active")), plan
+                        assert " on placed" not in line or "id = " in condition, plan

@@ -13,6 +13,7 @@ import pytest
 
 from clew.errors import BadInput, Closed, DiskFull, FormatTooNew, NotADatabase, StorageError
 from clew.storage.sqlite import SqliteEngine
+from clew.storage.statements import queries
 from clew.testing.storage_steps import change, grow, steps
 
 
@@ -307,3 +308,13 @@ def test_no_snapshot_holds_up_the_log(tmp_path):
     busy, in_log, moved = engine.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
     assert (busy, in_log, moved) == (0, 0, 0)
     engine.close()
+
+
+@pytest.mark.parametrize("name", ["placed_at", "placed_whole"])
+def test_placed_checkpoints_are_found_by_step_without_walking_the_thread(tmp_path, name):
+    SqliteEngine(tmp_path / "clew.db").close()
+    connection = apsw.Connection(str(tmp_path / "clew.db"))
+    values = {"tenant": 1, "low": 1 << 32, "thread": 1, "ns": "", "steps": "[5, 7]"}
+    plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + queries("sqlite")[name], values)]
+    connection.close()
+    assert "SEARCH p USING PRIMARY KEY (thread=? AND ns=? AND id=?)" in plan, plan

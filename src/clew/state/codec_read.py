@@ -64,13 +64,15 @@ _LATER = object()
 
 
 def _together(marked: bytes, resolve: Resolve | None) -> Any:
-    """A list of which many items are models: all of them are decoded in one call and built in C loops. None where that
-    cannot be, or where there is an error: whoever reads one by one says which."""
+    """A list with many models in it: all of them are decoded in one call and built in C loops. None where that cannot
+    be, or where there is an error: whoever reads one by one says which."""
     reader = _Reader(resolve)
     later: list[bytes] = []
+    others: list[int] = []
 
     def hook(tag: int, payload: bytes) -> Any:
         if tag != f.MODEL:
+            others.append(tag)
             return reader.hook(tag, payload)
         later.append(payload)
         return _LATER
@@ -80,20 +82,18 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
         if type(mark) is not bytes or mark != _MARK:
             return None
         if later:
-            places = [at for at, item in enumerate(items) if item is _LATER]
-            if len(places) != len(later):
-                return None  # some stand within others
-            reader.depth = 1
-            later[0] = b"".join((b"\x92", f.array_header(2 * len(later)), later[0]))
-            inside = _END.join((*later, b"", b""))
-            parts, mark = unpackb(inside, ext_hook=reader.hook)
-            if type(mark) is not bytes or mark != _MARK or parts[1::2] != [_MARK] * len(later):
-                return None
-            models = same_models(parts[::2], registering.registry)
+            models = _models(later, resolve)
             if models is None:
                 return None
-            for at, model in zip(places, models, strict=True):
-                items[at] = model
+            places = [at for at, item in enumerate(items) if item is _LATER]
+            if len(places) == len(models):
+                for at, model in zip(places, models, strict=True):
+                    items[at] = model
+            elif others:
+                return None  # reading these a second time may be more than reading
+            else:  # some stand within others: once more, in the same order
+                built = iter(models)
+                items, _ = unpackb(marked, ext_hook=lambda _tag, _payload: next(built))
     except ValueError:
         if _interrupts:
             raise _interrupts.pop() from None
@@ -101,6 +101,17 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
     if _unknown:
         _warn()
     return items
+
+
+def _models(payloads: list[bytes], resolve: Resolve | None) -> list[Any] | None:
+    """The models that these stand for; None if some of them are not as they were written."""
+    reader = _Reader(resolve)
+    reader.depth = 1
+    first = b"".join((b"\x92", f.array_header(2 * len(payloads)), payloads[0]))
+    parts, mark = unpackb(_END.join((first, *payloads[1:], b"", b"")), ext_hook=reader.hook)
+    if type(mark) is not bytes or mark != _MARK or parts[1::2] != [_MARK] * len(payloads):
+        return None
+    return same_models(parts[::2], registering.registry)
 
 
 def _decoded(marked: bytes, resolve: Resolve | None) -> Any:

@@ -283,13 +283,16 @@ class PlacedView:
 
     def at(self, thread: int, ns: str, steps: Sequence[int]) -> list[PlacedRow]:
         """Those of the steps that are in the namespace."""
-        return [PlacedRow._make(row) for row in self._run("placed_whole", thread=thread, ns=ns, steps=list(steps))]
+        return [PlacedRow._make(row) for row in self._at("placed_whole", thread, ns, steps)]
 
     def ids(self, thread: int, ns: str, steps: Sequence[int]) -> dict[int, str]:
         """The ids of those of the steps that are in the namespace."""
         if not steps:
             return {}
-        return {row[2]: row[1] for row in self._run("placed_at", thread=thread, ns=ns, steps=list(steps))}
+        return {row[2]: row[1] for row in self._at("placed_at", thread, ns, steps)}
+
+    def _at(self, query: str, thread: int, ns: str, steps: Sequence[int]) -> list[Any]:
+        return self._run(query, low=thread << STEP_BITS, thread=thread, ns=ns, steps=list(steps))
 
     def rows(self, thread: int, steps: Sequence[int]) -> dict[int, Row]:
         """The checkpoints at these steps, with manifests."""

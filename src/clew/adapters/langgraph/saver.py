@@ -404,7 +404,7 @@ class _Pages:
             after=self._after,
             limit=limit,
             items=self._items,
-            fits=self._fits,
+            fits=self._fits if self._wanted else None,
         )
         if self._after is None:
             self._thread_id = next(self._ids, None)

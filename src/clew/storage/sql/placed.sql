@@ -41,13 +41,26 @@ JOIN thread t ON t.tenant = c.tenant AND t.thread = c.key >> 32
 JOIN placed p ON p.tenant = c.tenant AND p.thread = t.thread AND p.step = c.key & 4294967295
 WHERE c.tenant = :tenant AND c.run IN ({each_text:runs})
 
+-- By their checkpoints, which have the same ids: there is no index of steps, and a thread may be long.
+-- part: placed_at_steps (sqlite)
+(SELECT :low + s.item AS key FROM ({each:steps}) AS s) AS k
+JOIN checkpoint c ON c.tenant = :tenant AND c.key = k.key
+JOIN placed p ON p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.id = c.id AND p.step = c.key - :low
+
+-- part: placed_at_steps (postgres)
+-- Looked up one by one: a join would be planned as a walk through all of the namespace.
+(SELECT :low + s.item AS key FROM ({each:steps}) AS s) AS k
+CROSS JOIN LATERAL (SELECT o.id, o.key FROM checkpoint o WHERE o.tenant = :tenant AND o.key = k.key LIMIT 1) AS c
+CROSS JOIN LATERAL (
+    SELECT q.* FROM placed q
+    WHERE q.tenant = :tenant AND q.thread = :thread AND q.ns = :ns AND q.id = c.id AND q.step = c.key - :low
+    LIMIT 1) AS p
+
 -- name: placed_at
-SELECT p.ns, p.id, p.step FROM placed p
-WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({each:steps})
+SELECT p.ns, p.id, p.step FROM {placed_at_steps}
 
 -- name: placed_whole
-SELECT {placed_columns} FROM placed p
-WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns AND p.step IN ({each:steps})
+SELECT {placed_columns} FROM {placed_at_steps}
 
 -- name: rows_at
 SELECT {columns}, c.manifest, c.crc FROM checkpoint c
