@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import itemgetter
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from clew import references
@@ -18,6 +19,7 @@ from clew.storage.port import Head, Row, Snapshot, Storage, Want
 
 _NOTHING: dict[str, Any] = {}
 _KEY_AND_STEP = itemgetter(0, 1)
+_LANE = attrgetter("lane")
 
 
 class Base(NamedTuple):
@@ -92,16 +94,24 @@ class States:
         self._reading = Many(seal, items.of(thread), open_blob)
         self._seen: set[tuple[int, int]] = set()
 
-    def of(self, row: Row) -> Any:
-        """The state of one; objects in its lists may be those of another one's, containers are fresh."""
-        verified(row, self._seal)
-        try:
-            return self._reading.state_of(row.manifest, row.lane)
-        except Corrupt:
-            pass  # most likely, what it refers to has not been fetched yet
+    def of(self, rows: Sequence[Row]) -> list[Any]:
+        """Their states; objects in their lists may be those of another one's, containers are fresh."""
+        for row in rows:
+            verified(row, self._seal)
+        # What the newest one needs is most of what the others do: they are read together.
+        states = list(map(self._one, rows[:1]))
+        for lane, of_lane in groupby(rows[1:], key=_LANE):
+            together = list(of_lane)
+            try:
+                states += self._reading.states_of([row.manifest for row in together], lane)
+            except Corrupt:  # most likely, what one of them refers to has not been fetched yet
+                states += map(self._one, together)
+        return states
+
+    def _one(self, row: Row) -> Any:
         self._reading.add_manifest(row.manifest, row.lane)
         _feed(self._snapshot, self._thread, self._reading, row.step, self._seen)
-        return self._reading.state_of(row.manifest, row.lane)
+        return self._reading.states_of([row.manifest], row.lane)[0]
 
 
 def _feed(snapshot: Snapshot, thread: int, reading: Scan, step: int, seen: set[tuple[int, int]]) -> None:

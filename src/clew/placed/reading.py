@@ -41,6 +41,7 @@ _TRAIL = 100
 _STEPS_BACK = 1_000_000
 """Ancestors that a value may have come from."""
 _NOTHING = encode({})
+_DICTS = frozenset({dict})
 Stamps = Mapping[str, object]
 """For keys of a state what changes whenever their values do. Equal ones of parent and child: the value is the same."""
 
@@ -159,7 +160,7 @@ class PlacedReading:
             kept = [present(rows, at) for at in page]
             known = Items() if items is None else items
             states = States(snapshot, thread, seal_of(self._tenant, thread_id), known, self._open_blob)
-            read = [states.of(row) for row in kept]
+            read = states.of(kept)
             parents = parents_of(snapshot, thread, page, kept)
             records = snapshot.records(thread, [place_of(at.ns, at.id) for at in page])
         return self._found(thread_id, page, kept, parents, read, records), more
@@ -178,8 +179,8 @@ class PlacedReading:
         checked(page, seal, thread_id)
         controls = decode_list(len(page), [at.control for at in page])
         metadata = decode_list(len(page), [_NOTHING if row.metadata is None else row.metadata for row in rows])
-        for at, parts in zip(page, zip(states, controls, metadata, strict=True), strict=True):
-            if any(type(part) is not dict for part in parts):
+        for at, *parts in zip(page, states, controls, metadata, strict=True):
+            if not _DICTS.issuperset(map(type, parts)):
                 raise Corrupt(f"checkpoint {at.id!r} of thread {thread_id!r} holds something that is no checkpoint")
         writes = by_place(records, read_writes(records, seal, thread_id))
         return [

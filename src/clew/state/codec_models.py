@@ -50,9 +50,12 @@ def _unchanged(registry: Registry, name: str, version: int) -> Entry | None:
 
 def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
     """What `same_model` makes of each; None if one of them is another thing. The same checks, class by class."""
-    if not (_LISTS.issuperset(map(type, every)) and _FOURS.issuperset(map(len, every))):
+    if not _LISTS.issuperset(map(type, every)):
         return None
-    names, versions, extras, fields = zip(*every, strict=True)
+    columns = list(zip(*every, strict=True))  # ValueError, too, where one has other parts
+    if len(columns) != 4:
+        return None
+    names, versions, extras, fields = columns
     if not (_STRS.issuperset(map(type, names)) and _INTS.issuperset(map(type, versions))):
         return None
     if not _DICTS.issuperset(map(type, fields)):
@@ -76,7 +79,7 @@ def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
     return made
 
 
-def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> Sequence[Iterable[str]] | None:
+def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> Iterable[Iterable[str]] | None:
     """Which fields of each model of one class were given; None if one of them has other fields, or more than these."""
     if not (have_keys(fields, shape.names) or all(map(eq, map(dict.keys, fields), repeat(shape.all_names)))):
         return None
@@ -91,7 +94,7 @@ def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> Seq
     if not _are_among(named, shape.all_names):
         return None
     if len(told) == len(extras) and None not in named:
-        return named
+        return repeat(frozenset(named[0])) if named.count(named[0]) == len(named) else named
     return [own if extra is None or extra[0] is None else extra[0] for own, extra in zip(fields, extras, strict=True)]
 
 

@@ -86,7 +86,9 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
             if models is None:
                 return None
             places = [at for at, item in enumerate(items) if item is _LATER]
-            if len(places) == len(models):
+            if len(items) == len(places) == len(models):
+                items = models
+            elif len(places) == len(models):
                 for at, model in zip(places, models, strict=True):
                     items[at] = model
             elif others:

@@ -154,6 +154,8 @@ def pack_manifest(next_log: int, slot_tail: int, root: bytes) -> bytes:
 
 def unpack_manifest(manifest: bytes) -> tuple[int, int, bytes]:
     """The lane's next log and slot, and the root's encoding."""
+    if len(manifest) >= 3 and manifest[0] == MANIFEST_FORMAT and manifest[1] < 128 and manifest[2] < 128:
+        return manifest[1], manifest[2], manifest[3:]
     version, at = read_varint(manifest, 0)
     if version > MANIFEST_FORMAT:
         raise FormatTooNew(f"a checkpoint has format {version}, this Clew reads up to {MANIFEST_FORMAT}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from clew.state.codec import encode
+from clew.state.codec import encode, pack_list
 from clew.state.layout import Stretch, pack_manifest, unpack_manifest
 from clew.state.private import private
 from clew.state.reader import Reader
@@ -68,9 +68,11 @@ class Many(Reader):
         self._known = items
         self._wanted: dict[tuple[int, int], list[Stretch]] = {}
 
-    def state_of(self, manifest: bytes, lane: int) -> Any:
-        """The state of a checkpoint; `Corrupt`, also if some of it has not been fed."""
-        return self._decode(unpack_manifest(manifest)[2], lane, lane)
+    def states_of(self, manifests: Sequence[bytes], lane: int) -> list[Any]:
+        """The states of checkpoints of one lane; `Corrupt`, also if something that one of them needs was not fed."""
+        roots = [unpack_manifest(manifest)[2] for manifest in manifests]
+        states: list[Any] = self._decode(pack_list(roots), lane, lane)
+        return states
 
     def _want(self, runs: Iterable[Run]) -> None:
         for run in runs:

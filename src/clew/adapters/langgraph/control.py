@@ -17,6 +17,7 @@ _HIDDEN = ("branch:", "join:", "__pregel_")
 _INPUT = "__start__"
 _TASKS = "__pregel_tasks"
 _KINDS: dict[str, Kind] = {"input": "input", "update": "edit", "fork": "fork"}
+_PARTS = frozenset({dict, type(None)})
 _KNOWN = frozenset({"v", "id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
@@ -65,17 +66,18 @@ def versions(control: Mapping[str, Any]) -> Mapping[str, object]:
 def put_together(found: Found) -> Any:
     """The checkpoint as LangGraph put it."""
     control = found.control
-    parts = {name: control.get(name, {}) for name in ("versions", "seen", "more", "values")}
-    if any(type(part) is not dict for part in parts.values()):
+    parts = [control.get(name) for name in ("versions", "seen", "more", "values")]
+    if not _PARTS.issuperset(map(type, parts)):
         raise Corrupt(f"the control data of checkpoint {found.id!r} is not LangGraph's")
+    versions, seen, more, values = [{} if part is None else part for part in parts]
     checkpoint = {
         "v": control.get("v"),
         "ts": control.get("ts"),
         "id": found.id,
-        "channel_versions": parts["versions"],
-        "versions_seen": parts["seen"],
-        **parts["more"],
-        "channel_values": {**found.state, **parts["values"]},
+        "channel_versions": versions,
+        "versions_seen": seen,
+        **more,
+        "channel_values": {**found.state, **values},
     }
     if "updated" in control:
         checkpoint["updated_channels"] = control["updated"]
