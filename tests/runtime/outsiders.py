@@ -17,6 +17,10 @@ class Ground:
         self.url = url
         self._admin = admin
 
+    @property
+    def on_postgres(self) -> bool:
+        return self._admin is not None
+
     def open(self) -> clew.Database:
         return clew.open(self.url, durability="relaxed")
 

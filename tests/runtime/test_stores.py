@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -183,11 +184,11 @@ def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
     return Ground(postgres.url, postgres.admin_url)
 
 
-def counting() -> clew.Agent:
+def counting(store: Callable[[], clew.Store] = clew.store) -> clew.Agent:
     agent = clew.Agent("count", state=Trip)
 
     def add(name: str) -> Any:
-        mine = clew.store()
+        mine = store()
         found = mine.get((), name)
         mine.put((), name, {"n": (found.value["n"] if found else 0) + 1})
         say(name)
@@ -199,25 +200,37 @@ def counting() -> clew.Agent:
     return agent
 
 
-def test_killed_anywhere_each_node_has_written_once(ground: Ground, long: bool) -> None:
+def killed(ground: Ground, fault: Fault, *, apart: bool = False) -> Any:
+    """What the run comes to, killed once; `apart`: what its nodes write does not wait for their end."""
+
     def go() -> Any:
         with (
             storage_calls(lambda name: say(f"storing:{name}"), lambda name: say(f"stored:{name}")),
             ground.open() as db,
         ):
             thread = db.thread("trip-7")
+            agent = counting(db.store) if apart else counting()
             try:
-                run = counting().resume(thread)
+                run = agent.resume(thread)
             except clew.errors.NotFound:
-                run = counting().run(thread)
+                run = agent.run(thread)
             return run.status, {item.key: item.value["n"] for item in db.store().search()}
 
+    with Outside() as outside:
+        ended = outside.live(go, fault)
+        found = ended.value if ended.how == "returned" else outside.live(go).value
+        outside.live(lambda: ground.open().delete("trip-7"))
+        outside.live(lambda: [ground.open().store().delete((), name) for name in ("one", "two", "last")])
+    return found
+
+
+def test_killed_anywhere_each_node_has_written_once(ground: Ground, long: bool) -> None:
     for when in ("storing", "stored"):
         for number in range(1, 14, 1 if long else 3):
             fault = Fault(when, number)
-            with Outside() as outside:
-                ended = outside.live(go, fault)
-                found = ended.value if ended.how == "returned" else outside.live(go).value
-                assert found == ["done", {"one": 1, "two": 1, "last": 1}], fault
-                outside.live(lambda: ground.open().delete("trip-7"))
-                outside.live(lambda: [ground.open().store().delete((), name) for name in ("one", "two", "last")])
+            assert killed(ground, fault) == ["done", {"one": 1, "two": 1, "last": 1}], fault
+
+
+def test_the_control_whose_nodes_write_at_once_counts_twice(ground: Ground) -> None:
+    status, counts = killed(ground, Fault("stored:put", 3), apart=True)
+    assert (status, counts) == ("done", {"one": 1, "two": 1, "last": 2})
