@@ -66,6 +66,10 @@ class Crew:
         self.kills += 1
         self.workers[at] = self.hire()
 
+    def tend(self) -> None:
+        """Replace those that have ended, as a supervisor does."""
+        self.workers = [self.hire() if worker.poll() is not None else worker for worker in self.workers]
+
     def drain(self) -> list[int]:
         """Let all of them stop in order; what they end with."""
         for worker in self.workers:

@@ -1,4 +1,4 @@
-"""What the workers of fault tests run, in processes of their own: `python errands.py URL OUTSIDE …`.
+"""What the workers of fault tests run, in processes of their own: `python errands.py URL OUTSIDE HOW …`.
 
 An errand asks the world a question (recorded), does something to it (an effect), and does another thing. The world is a
 file that is only appended to: a line for each thing that was really done.
@@ -7,6 +7,7 @@ file that is only appended to: a line for each thing that was really done.
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import random
 import signal
@@ -18,13 +19,18 @@ from typing import Annotated, Any, TypedDict
 
 import clew
 from clew.errors import Fenced
-from clew.storage.postgres import PostgresEngine
+from clew.storage import postgres
 from clew.storage.sqlite import SqliteEngine
 
 
 class State(TypedDict, total=False):
     name: str
     log: Annotated[list[str], clew.extend]
+
+
+class GraphState(TypedDict, total=False):
+    name: str
+    log: Annotated[list[str], operator.add]
 
 
 class Outside:
@@ -41,9 +47,8 @@ class Outside:
         return self._path.read_text().splitlines() if self._path.exists() else []
 
 
-def errand(outside: Outside, *, careful: bool = True, seconds: float = 0.01) -> clew.Agent:
-    """The agent. Not `careful`: the negative control, whose effects are plain calls."""
-    agent = clew.Agent("errand", state=State)
+def errand(outside: Outside, *, careful: bool = True, seconds: float = 0.01, graph: bool = False) -> Any:
+    """The agent, or a `graph` of LangGraph. Not `careful`: the negative control, whose effects are plain calls."""
 
     def look(what: str, name: str) -> Any:
         """Whoever meets an effect that was under way at a crash looks at the world."""
@@ -59,19 +64,29 @@ def errand(outside: Outside, *, careful: bool = True, seconds: float = 0.01) -> 
     def ask(name: str) -> str:
         return f"asked {name}"
 
-    @agent.node(start=True, then="act")
     def plan(state: Any) -> Any:
         return {"log": [ask(state["name"])]}
 
-    @agent.node(then="finish")
     def act(state: Any) -> Any:
         return {"log": [do("buy", state["name"])]}
 
-    @agent.node
     def finish(state: Any) -> Any:
         return {"log": [do("send", state["name"]), "finished"]}
 
-    return agent
+    nodes = plan, act, finish
+    if not graph:
+        agent = clew.Agent("errand", state=State)
+        for node, then in zip(nodes, ("act", "finish", None), strict=True):
+            agent.node(start=node is plan, then=then)(node)
+        return agent
+    from langgraph.graph import START, StateGraph
+
+    from clew.adapters.langgraph import LangGraphAgent
+
+    builder = StateGraph(GraphState)
+    builder.add_sequence(nodes)
+    builder.add_edge(START, "plan")
+    return LangGraphAgent(builder.compile(), name="errand")
 
 
 def expected(name: str) -> list[str]:
@@ -82,10 +97,16 @@ def expected(name: str) -> list[str]:
 def open_with(url: str, expiry: float, durability: Any = "relaxed") -> clew.Database:
     """A database whose leases last that long."""
     if url.startswith("postgres"):
-        engine: Any = PostgresEngine(url, durability, expiry=expiry)
+        engine: Any = postgres.PostgresEngine(url, durability, expiry=expiry)
     else:
         engine = SqliteEngine(url, durability, expiry=expiry)
     return clew.Database(engine, "default")
+
+
+def impatient(how: str) -> None:
+    """Whether a call that lost its connection is not made again: each of those ends a stretch of its run then."""
+    if "impatient" in how or ("mixed" in how and os.getpid() % 2):
+        postgres.ATTEMPTS = 1
 
 
 def unfenced(storage: Any) -> None:
@@ -137,10 +158,11 @@ def tell_when_ready() -> None:
 def main(url: str, outside: str, how: str = "", expiry: str = "10", seconds: str = "0.01") -> None:
     die_with_parent()
     logging.basicConfig(filename=f"{outside}.log", format="%(process)d %(message)s")
+    impatient(how)
     world = Outside(outside)
-    agent = errand(world, careful=how != "careless", seconds=float(seconds))
-    with open_with(url, float(expiry), "strict" if how == "strict" else "relaxed") as db:
-        if how == "unfenced":
+    agent = errand(world, careful="careless" not in how, seconds=float(seconds), graph="graph" in how)
+    with open_with(url, float(expiry), "strict" if "strict" in how else "relaxed") as db:
+        if "unfenced" in how:
             unfenced(db._storage)
         threading.Thread(target=tell_when_ready, daemon=True).start()
         clew.Worker(db, [agent], concurrency=4, crashes=50).run()
