@@ -10,7 +10,7 @@ from clew import observing, references
 from clew.errors import BadInput, RunExists
 from clew.runs import Run, new_run_id
 from clew.state.codec import encode
-from clew.storage.ledger import Ledger, NewRun, Start
+from clew.storage.ledger import Ledger, NewRun
 from clew.storage.queue import Beside, IfBusy
 from clew.thread import Thread
 from clew.writing import check_key
@@ -82,10 +82,9 @@ def submit(
     try:
         with observing.span("start", agent.name, place) as span:
             others = [] if beside is None else [beside(new.id)]
-            ledger.apply(on.id, [Start(new._replace(trace=span.trace)), *others])
+            return Run(db, ledger.admit(on.id, new._replace(trace=span.trace), others))
     except RunExists as exists:
-        new = new._replace(id=exists.run)
-    return db.run(new.id)
+        return db.run(exists.run)
 
 
 def check_busy(if_busy: str) -> None:

@@ -16,7 +16,8 @@ from postgres_steps import nonces, step
 
 from clew.errors import BadInput, Busy, ClewError, Corrupt, Fenced, FormatTooNew, NotADatabase, StorageError
 from clew.storage.port import Chunk, Folding, Piece, Want
-from clew.storage.postgres import QUERIES, PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres import PostgresEngine, PostgresStorage, migrate
+from clew.storage.postgres_queries import QUERIES
 from clew.storage.postgres_schema import newest
 from clew.storage.statements import migrations
 from clew.testing.postgres import Databases, Server, TestDatabase

@@ -110,6 +110,8 @@ class Held:
         self.error: BaseException | None = None
         self.given = given
         """Input and context of a `new` one, as the caller gave them."""
+        self.on_nothing = False
+        """Whether its branch is known to have no checkpoint: nothing need be read, then."""
         self.watched = False
         """Whether somebody tells it of word; else it has to look for itself."""
         self._words: list[str] = [] if row.wanted is None else [row.wanted]
@@ -357,6 +359,7 @@ def held_of(
 ) -> Held | None:
     """A claimed row as a held run; None when it is dead by now: it has killed whoever drove it too often."""
     held = Held(db, executor, row, terms=terms, loop=loop)
+    held.on_nothing = row.stood is None
     if terms.crashes is None or row.crashes <= terms.crashes:
         return held
     try:

@@ -28,7 +28,7 @@ from clew.storage.port import Lease
 from clew.storage.queue import IfBusy
 from clew.submitting import submit
 from clew.thread import Thread
-from clew.writing import check_key
+from clew.writing import EMPTY_BASE, check_key
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,7 +40,7 @@ _RECOVERIES = 3
 
 def take_up(agent: Agent, held: Held, given: Thread | None = None, listener: Listener | None = None) -> Drive:
     """A held run as an agent drives it. `given` is the caller's handle, which may have kept the head's state."""
-    state, lender = _load(held.thread, given)
+    state, lender = _load(held, given)
     base = held.thread._memory.base
     held.stands_on(None if base is None else base.step)
     if held.begins:
@@ -93,9 +93,12 @@ def _comes_from(held: Held) -> dict[str, Any]:
     return {"parent": None if earlier is None else earlier.id, "parent_step": head.step}
 
 
-def _load(thread: Thread, given: Thread | None) -> tuple[dict[str, Any], Lender | None]:
+def _load(held: Held, given: Thread | None) -> tuple[dict[str, Any], Lender | None]:
     """The head's state: the one that the caller's handle kept from its last run, if that is still the head."""
-    memory = thread._memory
+    thread, memory = held.thread, held.thread._memory
+    if held.on_nothing:
+        memory.base = EMPTY_BASE
+        return {}, None
     kept = None
     if given is not None:
         kept, given._memory.kept = given._memory.kept, None
@@ -318,12 +321,7 @@ class Taking:
 
 def _row_of(new: NewRun, lease: Lease) -> RunRow:
     """A run that is about to be begun here, as it will stand in the ledger."""
-    given = {name: getattr(new, name) for name in RunRow._fields if name in NewRun._fields}
-    given |= {"thread_id": lease.thread_id, "epoch": lease.epoch, "attempts": 1, "crashes": 0, "failures": 0}
-    return RunRow(**{**_NOTHING, **given})
-
-
-_NOTHING: dict[str, Any] = {**dict.fromkeys(RunRow._fields), "created": 0, "updated": 0}
+    return RunRow.of(new, lease.thread_id, epoch=lease.epoch, attempts=1)
 
 
 def drive_here(drive: Drive, given: Thread) -> RunRow:

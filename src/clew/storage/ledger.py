@@ -100,6 +100,19 @@ class RunRow(NamedTuple):
     trace: str | None
     group: str | None
     failures: int
+    stood: int | None
+    """The step that its branch stood on when it was last claimed. None: on nothing (or it never was)."""
+
+    @classmethod
+    def of(cls, new: NewRun, thread_id: str, **known: Any) -> RunRow:
+        """The row of a run that has just been admitted or begun."""
+        given = {name: getattr(new, name) for name in cls._fields if name in NewRun._fields}
+        return cls(**{**_NEW, **given, "thread_id": thread_id, **known})
+
+
+_NEW: dict[str, Any] = dict.fromkeys(RunRow._fields) | dict.fromkeys(
+    ("attempts", "crashes", "failures", "epoch", "created", "updated"), 0
+)
 
 
 class Counts(NamedTuple):

@@ -15,6 +15,7 @@ from clew.errors import (
     RequestExpired,
     RequestNotFound,
     RequestWithdrawn,
+    RunNotFound,
 )
 from clew.storage.claiming import Claiming
 from clew.storage.ledger import (
@@ -27,12 +28,14 @@ from clew.storage.ledger import (
     NewAnswer,
     NewEffect,
     NewRequest,
+    NewRun,
     NewWait,
     Notice,
     RequestRow,
     RequestStatus,
     RunRow,
     RunStatus,
+    Start,
     WaitRow,
 )
 from clew.storage.ledger_entries import Writer
@@ -151,7 +154,18 @@ class RelationalLedger:
             after = page[-1][0]
         return gone[:limit]
 
-    # Claims.
+    # The queue.
+
+    def admit(self, thread_id: str, run: NewRun, beside: Sequence[Beside] = ()) -> RunRow:
+        admitted = self._storage._admit_at_once(thread_id, run, beside)
+        if admitted is not None:
+            self._storage._engine.ring()
+            return admitted
+        self.apply(thread_id, [Start(run), *beside])
+        row = self.run(run.id)
+        if row is None:
+            raise RunNotFound(f"run {run.id!r} is gone, with its thread")
+        return row
 
     @property
     def _claiming(self) -> Claiming:

@@ -17,27 +17,25 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from clew.errors import BadInput, Closed, StorageError
 from clew.model import KINDS, Durability
 from clew.storage.changes import Change, postgres_call
 from clew.storage.holding import Holding
-from clew.storage.ledger import Entry
+from clew.storage.ledger import Entry, NewRun, RunRow
 from clew.storage.ledger_entries import write_entries
 from clew.storage.ownership import EXPIRY, Identity
 from clew.storage.placed import Placing
 from clew.storage.port import Commit, Committed, Lease
+from clew.storage.queue import Beside
 from clew.storage.refusals import busy, fenced
 from clew.storage.relational import Relational, Run
-from clew.storage.statements import queries
 from clew.storage.waking import Bell, ListeningBell
 
 try:
@@ -47,25 +45,15 @@ except ImportError as error:
     raise StorageError("PostgreSQL needs the package psycopg", hint='pip install "clew[postgres]"') from error
 
 from clew.storage import postgres_schema
+from clew.storage.postgres_admitting import admit_at_once
 from clew.storage.postgres_claiming import PostgresClaims
 from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, riding, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
 from clew.storage.postgres_listening import listen
 from clew.storage.postgres_placed import place_at_once
+from clew.storage.postgres_queries import QUERIES
 
-
-def _shaped() -> dict[str, bytes]:
-    """The shared queries, and for some of them the shape that suits PostgreSQL (postgres_queries.sql)."""
-    text = (files("clew.storage") / "sql" / "postgres_queries.sql").read_text("utf-8")
-    text = re.sub(r"^-- (?!name: |part: ).*\n", "", text, flags=re.MULTILINE)
-    blocks = re.findall(r"^-- (name|part): (\w+)\n(.*?)(?=^-- |\Z)", text, re.MULTILINE | re.DOTALL)
-    parts = {name: body.strip() for sort, name, body in blocks if sort == "part"}
-    shaped = {name: body.strip().format_map(parts) for sort, name, body in blocks if sort == "name"}
-    return {name: body.encode() for name, body in (queries("postgres") | shaped).items()}
-
-
-QUERIES = _shaped()
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
 _COMMIT = b"SELECT clew.commit(" + b", ".join([b"%s"] * 23) + b")"
 _COMMIT_AND = (
@@ -451,6 +439,9 @@ class PostgresStorage(Relational):
 
     def _place_at_once(self, placing: Placing) -> Committed | None:
         return place_at_once(self._engine, self._tenant, placing)
+
+    def _admit_at_once(self, thread_id: str, new: NewRun, beside: Sequence[Beside]) -> RunRow | None:
+        return admit_at_once(self._engine, self._tenant, thread_id, new, beside)
 
     def _writer(self, thread_id: str, entries: Sequence[Entry], epoch: int | None) -> Then | None:
         """Writes entries behind the statement that has locked the thread, whose row begins with (thread, step)."""

@@ -12,6 +12,7 @@ from clew.storage.ownership import OwnerRow
 from clew.storage.port import Lease
 from clew.storage.postgres_entries import all_rows
 from clew.storage.postgres_errors import translated
+from clew.storage.postgres_queries import QUERIES
 from clew.storage.queue import Limits
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ class PostgresClaims:
                 raise
 
     def _ask(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        from clew.storage.postgres import QUERIES
-
         statement = QUERIES[query].replace(_THREAD_NAME, b"clew.thread_name(r.tenant, r.thread)")
         found: Any = self._engine.call(statement, {"tenant": self._tenant, **values}, read=all_rows)
         return list(found)

@@ -25,7 +25,7 @@ def split(changes: Sequence[Change | Entry]) -> tuple[list[Change], list[Entry]]
 
 
 def riding(changes: Sequence[Change | Entry], epoch: int | None) -> list[Change | Entry]:
-    """With the two entries that commits of every run bring as calls within the statement (postgres_013_ends.sql)."""
+    """With the two entries that commits of every run bring as calls within the statement (postgres_011_rides.sql)."""
     found: list[Change | Entry] = []
     ended = {change.run for change in changes if isinstance(change, Move) and _is_plain_end(change)}
     for change in changes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from clew.storage.ledger import RunRow
+    from clew.storage.ledger import NewRun, RunRow
     from clew.storage.port import Lease
 
 IfBusy = Literal["enqueue", "reject", "interrupt", "rollback", "inject"]
@@ -85,7 +85,11 @@ class Release(NamedTuple):
 
 
 class Queue(Protocol):
-    """The part of a ledger that workers use."""
+    """The part of a ledger that workers use, and those who give them work."""
+
+    def admit(self, thread_id: str, run: NewRun, beside: Sequence[Beside] = ()) -> RunRow:
+        """Let a queued run in, as its `if_busy` says; durable when this returns. A thread that is new is made."""
+        ...
 
     def claim_runs(
         self, agents: Sequence[str], *, count: int = 1, limits: Limits = NO_LIMITS, sweep: bool = False

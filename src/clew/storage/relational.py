@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from clew.storage.claiming import Claims
     from clew.storage.holding import Holding
+    from clew.storage.ledger import NewRun, RunRow
     from clew.storage.placed import Placing
+    from clew.storage.queue import Beside
 
 SEALED = 24 * 1024
 """A chunk of this many bytes is left alone by later folds."""
@@ -86,6 +88,10 @@ class Relational(ABC):
 
     def _place_at_once(self, placing: Placing) -> Committed | None:  # noqa: ARG002
         """Write a placed checkpoint in fewer round trips than `Placed` takes; None if it has to take them."""
+        return None
+
+    def _admit_at_once(self, thread_id: str, new: NewRun, beside: Sequence[Beside]) -> RunRow | None:  # noqa: ARG002
+        """Admit a run in fewer round trips than entries take; None if it has to take them."""
         return None
 
     def _use_blobs(self, run: Run, thread: int, blobs: Sequence[tuple[str, bytes]]) -> None:

@@ -17,7 +17,7 @@ FOR UPDATE SKIP LOCKED
 -- part: run_columns
 r.id, (SELECT t.id FROM thread t WHERE t.tenant = r.tenant AND t.thread = r.thread), r.branch, r.agent, r.status, r.key,
 r.input_step, r.step, r.parent, r.parent_step, r.priority, r.attempts, r.crashes, r.wanted, r.wake, r.epoch, r.created,
-r.updated, r.input, r.context, r.error, r.trace, r.group_key, r.failures
+r.updated, r.input, r.context, r.error, r.trace, r.group_key, r.failures, r.stood
 
 -- name: run
 SELECT {run_columns} FROM run r WHERE r.tenant = :tenant AND r.id = :id

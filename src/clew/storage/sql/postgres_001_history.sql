@@ -140,8 +140,8 @@ SELECT clew.confine('clew.thread'), clew.confine('clew.ref'), clew.confine('clew
        clew.confine('clew.chunk'), clew.confine('clew.blob'), clew.confine('clew.blob_use'), clew.confine('clew.owner');
 
 -- The server's clock, in the unit that leases expire by.
-CREATE FUNCTION clew.now() RETURNS bigint LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint
+CREATE FUNCTION clew.now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000000)::bigint
 $$;
 REVOKE ALL ON FUNCTION clew.now FROM PUBLIC;
 

@@ -28,7 +28,7 @@ CREATE TABLE clew.run (
     error       bytea,
     PRIMARY KEY (tenant, seq),
     UNIQUE (tenant, id)
-);
+) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX run_holding ON clew.run (tenant, thread, branch)
     WHERE status IN ('running', 'waiting', 'sleeping', 'paused');
 CREATE UNIQUE INDEX run_key ON clew.run (tenant, thread, agent, key);

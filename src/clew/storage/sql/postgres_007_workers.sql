@@ -11,25 +11,43 @@ CREATE INDEX run_line ON clew.run (tenant, thread, branch, priority, seq) WHERE 
 CREATE INDEX run_group ON clew.run (tenant, group_key, priority, seq) WHERE status = 'queued' AND group_key IS NOT NULL;
 
 -- The server's clock, in the unit that runs are due by.
-CREATE FUNCTION clew.stamp() RETURNS bigint LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+CREATE FUNCTION clew.stamp() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint
 $$;
 REVOKE ALL ON FUNCTION clew.stamp FROM PUBLIC;
 
 -- Tells workers that a run is due, or that word was left for a running one. The number of its tenant is all it says.
-CREATE FUNCTION clew.tell_of_run() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+--
+-- Each notification wakes every worker, and commits that notify wait for each other. So nobody is told of a run that stands
+-- behind another one: whoever serves that agent has been told, and asks again until nothing is due. (That one may be taken
+-- before this one can be seen. So workers also look again a little later.)
+CREATE FUNCTION clew.tell_of_run() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint := clew.stamp();
+    ignored text;
 BEGIN
-    IF NEW.wake <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint THEN
-        PERFORM pg_notify('clew_due', NEW.tenant::text);
+    IF NEW.wake <= v_now THEN
+        IF NOT EXISTS (SELECT FROM clew.run r WHERE r.tenant = NEW.tenant AND r.agent = NEW.agent AND r.priority = NEW.priority
+                          AND r.wake <= v_now AND r.seq <> NEW.seq) THEN
+            ignored := pg_notify('clew_due', NEW.tenant::text);
+        END IF;
     END IF;
     IF NEW.wanted IS NOT NULL AND NEW.status = 'running' THEN
-        PERFORM pg_notify('clew_wanted', NEW.tenant::text);
+        ignored := pg_notify('clew_wanted', NEW.tenant::text);
     END IF;
     RETURN NULL;
 END $$;
 REVOKE ALL ON FUNCTION clew.tell_of_run FROM PUBLIC;
 CREATE TRIGGER tell_of_run AFTER INSERT OR UPDATE OF wake, wanted ON clew.run
     FOR EACH ROW WHEN (NEW.wake IS NOT NULL OR NEW.wanted IS NOT NULL) EXECUTE FUNCTION clew.tell_of_run();
+
+-- The name of a thread, as it stands now. A claim that selects it in its own statement would look with the snapshot that
+-- the statement began with: a run of a thread that was made since, which the function within has found, had none.
+CREATE FUNCTION clew.thread_name(p_tenant integer, p_thread bigint) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN (SELECT t.id FROM clew.thread t WHERE t.tenant = p_tenant AND t.thread = p_thread);
+END $$;
+REVOKE ALL ON FUNCTION clew.thread_name FROM PUBLIC;
 
 -- A run of the group has left a place: call the first one up that waits for nothing else.
 CREATE FUNCTION clew.call_group(p_tenant integer, p_group text) RETURNS void LANGUAGE plpgsql AS $$
@@ -53,56 +71,68 @@ CREATE FUNCTION clew.take_run(
 ) RETURNS clew.run LANGUAGE plpgsql AS $$
 DECLARE
     v_run clew.run;
-    v_ref record;
-    v_now bigint := clew.stamp();
+    v_status text;
+    v_thread bigint;
+    v_branch text;
+    v_wake bigint;
+    v_group text;
+    v_step integer;
+    v_epoch bigint;
     v_together bigint;
+    v_now bigint := clew.stamp();
 BEGIN
-    SELECT * INTO v_run FROM clew.run r
-     WHERE r.tenant = p_tenant AND r.seq = p_seq
-       AND (r.status = 'running' OR (r.status IN ('queued', 'waiting', 'sleeping', 'paused') AND (p_forced OR r.wake <= v_now)));
-    IF NOT FOUND THEN
+    SELECT r.status, r.thread, r.branch, r.wake, r.group_key INTO v_status, v_thread, v_branch, v_wake, v_group
+      FROM clew.run r WHERE r.tenant = p_tenant AND r.seq = p_seq;
+    IF v_status IS NULL OR v_status IN ('done', 'failed', 'cancelled', 'dead') THEN
         RETURN NULL;
     END IF;
-    LOOP
-        SELECT x.step, x.owner, (SELECT o.expires FROM clew.owner o WHERE o.tenant = x.tenant AND o.owner = x.owner) AS expires
-          INTO v_ref FROM clew.ref x
-         WHERE x.tenant = p_tenant AND x.thread = v_run.thread AND x.name = v_run.branch;
-        EXIT WHEN FOUND;
-        INSERT INTO clew.ref (tenant, thread, name, kind) VALUES (p_tenant, v_run.thread, v_run.branch, 'branch');
-    END LOOP;
-    IF v_run.status = 'queued' AND EXISTS (
-        SELECT FROM clew.run h WHERE h.tenant = p_tenant AND h.thread = v_run.thread AND h.branch = v_run.branch
-           AND h.status IN ('running', 'waiting', 'sleeping', 'paused')
-    ) THEN
-        UPDATE clew.run r SET wake = NULL WHERE r.tenant = p_tenant AND r.seq = p_seq;
+    IF v_status <> 'running' AND NOT p_forced AND (v_wake IS NULL OR v_wake > v_now) THEN
         RETURN NULL;
     END IF;
-    IF v_ref.owner IS NOT NULL AND v_ref.expires > clew.now() THEN
-        IF v_run.status <> 'running' AND v_run.wake <= v_now THEN  -- somebody edits the branch, or has not let go yet
-            UPDATE clew.run r SET wake = v_now + 100000 WHERE r.tenant = p_tenant AND r.seq = p_seq;
-        END IF;
-        RETURN NULL;
-    END IF;
-    IF v_run.status = 'queued' AND p_group_limit IS NOT NULL AND v_run.group_key IS NOT NULL THEN
-        SELECT count(*) INTO v_together FROM clew.run g
-         WHERE g.tenant = p_tenant AND g.status = 'running' AND g.group_key = v_run.group_key;
-        IF v_together >= p_group_limit THEN
+    IF v_status = 'queued' THEN
+        IF EXISTS (
+            SELECT FROM clew.run h WHERE h.tenant = p_tenant AND h.thread = v_thread AND h.branch = v_branch
+               AND h.status IN ('running', 'waiting', 'sleeping', 'paused')
+        ) THEN
             UPDATE clew.run r SET wake = NULL WHERE r.tenant = p_tenant AND r.seq = p_seq;
             RETURN NULL;
-        ELSIF v_together + 1 < p_group_limit THEN
-            PERFORM clew.call_group(p_tenant, v_run.group_key);
+        END IF;
+        IF p_group_limit IS NOT NULL AND v_group IS NOT NULL THEN
+            SELECT count(*) INTO v_together FROM clew.run g
+             WHERE g.tenant = p_tenant AND g.status = 'running' AND g.group_key = v_group;
+            IF v_together >= p_group_limit THEN
+                UPDATE clew.run r SET wake = NULL WHERE r.tenant = p_tenant AND r.seq = p_seq;
+                RETURN NULL;
+            ELSIF v_together + 1 < p_group_limit THEN
+                PERFORM clew.call_group(p_tenant, v_group);
+            END IF;
         END IF;
     END IF;
-    WITH taken AS (
-        UPDATE clew.ref x SET owner = p_owner, epoch = x.epoch + 1
-         WHERE x.tenant = p_tenant AND x.thread = v_run.thread AND x.name = v_run.branch RETURNING x.epoch
-    )
+    UPDATE clew.ref x SET owner = p_owner, epoch = x.epoch + 1
+     WHERE x.tenant = p_tenant AND x.thread = v_thread AND x.name = v_branch AND x.owner IS NULL
+    RETURNING x.step, x.epoch INTO v_step, v_epoch;
+    IF NOT FOUND THEN
+        IF EXISTS (
+            SELECT FROM clew.ref x JOIN clew.owner o ON o.tenant = x.tenant AND o.owner = x.owner
+             WHERE x.tenant = p_tenant AND x.thread = v_thread AND x.name = v_branch AND o.expires > clew.now()
+        ) THEN
+            IF v_status <> 'running' AND v_wake <= v_now THEN  -- somebody edits the branch, or has not let go yet; the place stays
+                UPDATE clew.run r SET wake = v_now + 100000, grace = greatest(r.grace, 1)
+                 WHERE r.tenant = p_tenant AND r.seq = p_seq;
+            END IF;
+            RETURN NULL;
+        END IF;
+        INSERT INTO clew.ref AS x (tenant, thread, name, kind, owner, epoch)
+        VALUES (p_tenant, v_thread, v_branch, 'branch', p_owner, 1)
+        ON CONFLICT (tenant, thread, name) DO UPDATE SET owner = p_owner, epoch = x.epoch + 1
+        RETURNING x.step, x.epoch INTO v_step, v_epoch;
+    END IF;
     UPDATE clew.run r
-       SET status = 'running', wake = NULL, epoch = taken.epoch, attempts = r.attempts + 1, updated = v_now, stood = v_ref.step,
-           failures = CASE WHEN r.stood IS DISTINCT FROM v_ref.step THEN 0 ELSE r.failures END,
-           crashes = CASE WHEN r.status <> 'running' THEN 0
-                          WHEN r.stood IS DISTINCT FROM v_ref.step THEN 1 ELSE r.crashes + 1 END
-      FROM taken WHERE r.tenant = p_tenant AND r.seq = p_seq
+       SET status = 'running', wake = NULL, epoch = v_epoch, attempts = r.attempts + 1, updated = v_now, stood = v_step,
+           failures = CASE WHEN r.stood IS DISTINCT FROM v_step THEN 0 ELSE r.failures END,
+           crashes = CASE WHEN v_status <> 'running' THEN 0
+                          WHEN r.stood IS DISTINCT FROM v_step THEN 1 ELSE r.crashes + 1 END
+     WHERE r.tenant = p_tenant AND r.seq = p_seq
     RETURNING r.* INTO v_run;
     RETURN v_run;
 END $$;
@@ -110,10 +140,11 @@ REVOKE ALL ON FUNCTION clew.take_run FROM PUBLIC;
 
 -- Claim up to p_count runs of these agents: those that are up, best first; with p_sweep those that were left as well.
 -- `p_limits` says how many of each agent may run at once (NULL: any number). With limits, claims of a tenant queue up.
+-- (Its search would be planned anew at each call, for it seems to gain by that: twice the time of all the rest.)
 CREATE FUNCTION clew.claim_runs(
     p_tenant integer, p_strict boolean, p_owner bigint, p_expiry bigint, p_agents text[], p_limits integer[], p_count integer,
     p_sweep boolean, p_tenant_limit integer, p_group_limit integer
-) RETURNS SETOF clew.run LANGUAGE plpgsql AS $$
+) RETURNS SETOF clew.run LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_found record;
     v_run clew.run;
@@ -179,9 +210,11 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clew.claim_runs FROM PUBLIC;
 
--- Claim one run, whoever it was left to; it waits for its thread.
-CREATE FUNCTION clew.claim_run(p_tenant integer, p_strict boolean, p_owner bigint, p_expiry bigint, p_id text)
-RETURNS SETOF clew.run LANGUAGE plpgsql AS $$
+-- Claim one run, whoever it was left to; it waits for its thread. Not forced: only if it is due by now, or was left by a
+-- process that is gone. (A queue of somebody else's may ask for a run twice, or early.)
+CREATE FUNCTION clew.claim_run(
+    p_tenant integer, p_strict boolean, p_owner bigint, p_expiry bigint, p_id text, p_forced boolean
+) RETURNS SETOF clew.run LANGUAGE plpgsql AS $$
 DECLARE
     v_run clew.run;
     ignored boolean;
@@ -198,7 +231,7 @@ BEGIN
     IF v_run.seq IS NULL OR (v_run.status = 'queued' AND v_run.wake IS NULL) THEN
         RETURN;
     END IF;
-    v_run := clew.take_run(p_tenant, p_owner, v_run.seq, true, NULL);
+    v_run := clew.take_run(p_tenant, p_owner, v_run.seq, p_forced, NULL);
     IF v_run.seq IS NOT NULL THEN
         RETURN NEXT v_run;
     END IF;
@@ -209,7 +242,7 @@ REVOKE ALL ON FUNCTION clew.claim_run FROM PUBLIC;
 CREATE FUNCTION clew.look_for_runs(
     p_tenant integer, p_owner bigint, p_agents text[],
     OUT due_in bigint, OUT abandoned boolean, OUT owners jsonb, OUT mine jsonb
-) LANGUAGE plpgsql AS $$
+) LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     ignored boolean;
     v_now bigint := clew.stamp();
@@ -246,7 +279,7 @@ CREATE FUNCTION clew.grant_to(role name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM clew.grant_before_workers_to(role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION clew.stamp, clew.tell_of_run, clew.call_group, clew.take_run, clew.claim_runs,'
-                   ' clew.claim_run, clew.look_for_runs TO %I', role);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION clew.stamp, clew.tell_of_run, clew.thread_name, clew.call_group, clew.take_run,'
+                   ' clew.claim_runs, clew.claim_run, clew.look_for_runs TO %I', role);
 END $$;
 REVOKE ALL ON FUNCTION clew.grant_to FROM PUBLIC;
