@@ -34,6 +34,12 @@ SWEEP = 2.0
 DRAIN = 25.0
 _POLL = (0.02, 1.0)
 """Seconds between two looks where something is due and cannot be claimed, or no bell is heard: from … to …"""
+_SETTLED = 0.5
+"""Nobody is told of a run that comes while another one is due (`clew.tell_of_run`); who takes that one may not see this
+one yet. So a worker that has claimed or was rung looks a few times more, until the pause between two looks is so long."""
+_TOGETHER = 0.02
+"""While more than half of its places are taken, so many seconds pass between two claims: one of three runs costs little
+more than one of one."""
 _WORD = 0.5
 _TIDY = 60.0
 _ATTEMPTS = Retry(attempts=3, delay=1.0)
@@ -198,11 +204,18 @@ class Worker:
     def _work(self, *, until_idle: bool) -> None:
         pause, failing = _POLL[0], 0.1
         told = tidied = time.monotonic()
+        claimed_at = 0.0
         while not self._stopping.is_set():
+            soon = claimed_at + _TOGETHER - time.monotonic()
+            if soon > 0 and self._free > 0 and not self._roomy():
+                self._bell.wait(soon)
+                continue
             alone = not self._active
             try:
                 claimed, due_in = self._claim()
                 now = time.monotonic()
+                if claimed:
+                    claimed_at = now
                 if now - told >= _WORD:
                     told = now
                     self._pass_word_on()
@@ -218,7 +231,7 @@ class Worker:
                 continue
             if until_idle and alone and not claimed and (due_in is None or due_in > 0):
                 return
-            pause = _POLL[0] if claimed else min(2 * pause, _POLL[1])
+            pause = _POLL[0] if claimed else min((4 if self._bell.hears else 2) * pause, _POLL[1])
             if self._bell.wait(self._rest(due_in, pause)):
                 pause = _POLL[0]
 
@@ -226,7 +239,7 @@ class Worker:
         """How long to wait for the bell."""
         if self._free == 0:
             return _WORD
-        longest = SWEEP if self._bell.hears else pause
+        longest = SWEEP if self._bell.hears and pause >= _SETTLED else pause
         if self._active:
             longest = min(longest, _WORD)
         if due_in is None:
@@ -253,6 +266,10 @@ class Worker:
             if room.due_in is not None and (due_in is None or room.due_in < due_in):
                 due_in = room.due_in
         return total, due_in
+
+    def _roomy(self) -> bool:
+        """Whether half of its places are free."""
+        return 2 * self._free >= self._concurrency
 
     def _begin(self, room: _Room, row: Any) -> None:
         held = held_of(room.db, self._names[row.agent], row, terms=self._terms, loop=self.loop)
@@ -288,7 +305,9 @@ class Worker:
                 del self._active[held.row.id]
                 self._free += 1
                 self.outcomes[status] += 1
-            self._bell.ring()
+                tells = self._free == 1 or self._roomy() or self._stopping.is_set()
+            if tells:
+                self._bell.ring()
 
     def _pass_word_on(self) -> None:
         """What others want of the runs that are driven here."""
