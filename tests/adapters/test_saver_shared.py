@@ -208,7 +208,7 @@ def test_behind_a_transaction_pooler(postgres: TestDatabase) -> None:
     with ClewSaver.open(postgres.url) as saver:
         engine = saver.db._engine
         engine._pool.close()
-        sessions: Any = PassedAround(postgres.url)
+        sessions: Any = PassedAround(postgres.url, engine)
         engine._pool = sessions
         graph = chat(saver)
         for turn in range(TURNS):

@@ -236,7 +236,7 @@ class TestServers:
 def test_every_operation_is_at_home_on_any_session(postgres: TestDatabase) -> None:
     with opened(postgres.url) as storage:
         storage._engine._pool.close()
-        sessions: Any = PassedAround(postgres.url)
+        sessions: Any = PassedAround(postgres.url, storage._engine)
         storage._engine._pool = sessions
         head = storage.commit(step(blobs=[("digest", b"blob")]))
         head = storage.commit(step(head, key="turn"))

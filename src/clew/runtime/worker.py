@@ -35,8 +35,8 @@ DRAIN = 25.0
 _POLL = (0.02, 1.0)
 """Seconds between two looks where something is due and cannot be claimed, or no bell is heard: from … to …"""
 _SETTLED = 0.5
-"""Nobody is told of a run that comes while another one is due (`clew.tell_of_run`); who takes that one may not see this
-one yet. So a worker that has claimed or was rung looks a few times more, until the pause between two looks is so long."""
+"""Nobody is told of a run that comes while another one is due (`clew.tell_of_run`), and who takes that one may not see
+this one yet. So a worker that has just claimed looks a few times more, until the pause between two looks is so long."""
 _TOGETHER = 0.02
 """While more than half of its places are taken, so many seconds pass between two claims: one of three runs costs little
 more than one of one."""

@@ -2,8 +2,9 @@
 
 Invariants:
 
-1. No session state. Tenant, durability and time limits are set inside each transaction; no prepared statement, SET,
-   LISTEN or session lock outlives one. Any connection will do for the next call, also one that a pooler lends.
+1. Nothing depends on a session. Tenant, durability and time limits are set inside each transaction; no SET, LISTEN or
+   session lock outlives one. Statements are prepared only where that lasts (postgres_prepared.py). Any connection will
+   do for the next call, also one that a pooler lends.
 2. A commit is one call of clew.commit in autocommit. When its reply is lost, the same commit is sent again: the id is
    recognised, so it is written once. Only when that fails as well is the outcome unknown, and the error says so.
 3. Whatever changes a thread's history first locks the thread's row, and reads what it decides on after that.
@@ -47,11 +48,12 @@ except ImportError as error:
 from clew.storage import postgres_schema
 from clew.storage.postgres_admitting import admit_at_once
 from clew.storage.postgres_claiming import PostgresClaims
-from clew.storage.postgres_entries import Connection, Row, Then, first_row, in_order, riding, split
+from clew.storage.postgres_entries import Then, first_row, in_order, riding, split
 from clew.storage.postgres_errors import clew_error, detail, is_lost, is_passing, refuse, translated
 from clew.storage.postgres_link import parse
 from clew.storage.postgres_listening import listen
 from clew.storage.postgres_placed import place_at_once
+from clew.storage.postgres_prepared import Connection, Prepared, Preparing, Row
 from clew.storage.postgres_queries import QUERIES
 
 _KINDS = {kind: number for number, kind in enumerate(KINDS)}
@@ -117,9 +119,9 @@ def _connecting(safe: str) -> Iterator[None]:
         raise
 
 
-def begin_use(connection: Connection) -> None:
-    """A new connection. Its calls share a cursor: making one costs as much as the driver's other work for a call."""
-    connection.calls = connection.cursor(binary=True)  # type: ignore[attr-defined]
+def begin_use(connection: Connection, preparing: Preparing) -> None:
+    """A new connection."""
+    connection.calls = Prepared(connection, preparing)  # type: ignore[attr-defined]
     _used_now(connection)
 
 
@@ -153,6 +155,7 @@ class PostgresEngine(Holding):
         self.durability: Durability = durability or "strict"
         self.expiry = int(expiry * 1e9)
         self._patience = patience
+        self._preparing = Preparing()
         self._link, self.name = parse(url)
         self._closed = False
         with _connecting(self.name), psycopg.connect(self._link, autocommit=True, prepare_threshold=None) as first:
@@ -179,7 +182,7 @@ class PostgresEngine(Holding):
             kwargs={"autocommit": True, "prepare_threshold": None},
             min_size=1,
             max_size=CONNECTIONS,
-            configure=begin_use,
+            configure=partial(begin_use, preparing=self._preparing),
             timeout=self._patience,
             num_workers=1,
             name="clew",
@@ -230,7 +233,7 @@ class PostgresEngine(Holding):
         return lent, pool
 
     def call(
-        self, statement: bytes, values: Any, then: Then | None = None, *, read: Callable[..., Row] = first_row
+        self, statement: bytes, values: Sequence[Any], then: Then | None = None, *, read: Callable[..., Row] = first_row
     ) -> Row:
         """Run one statement that is safe to repeat, in autocommit or with `then` behind it; its first row (or `read`).
 
@@ -247,7 +250,9 @@ class PostgresEngine(Holding):
                 finally:
                     _used_now(lent)
                     pool.putconn(lent)
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            except psycopg.Error as error:
+                if self._preparing.refused(error):
+                    continue
                 if not (is_lost(error) or is_passing(error)) or asked >= ATTEMPTS or time.monotonic() > deadline:
                     raise
                 self.mend(asked)

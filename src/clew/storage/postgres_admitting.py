@@ -10,8 +10,8 @@ import psycopg
 
 from clew.storage.ledger import NewRun, RunRow
 from clew.storage.ledger_rows import Seal, run_place
-from clew.storage.postgres_entries import Connection, Row
 from clew.storage.postgres_errors import translated
+from clew.storage.postgres_prepared import Connection, Row
 from clew.storage.queue import Beside
 
 if TYPE_CHECKING:

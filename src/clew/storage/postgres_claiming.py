@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _NO_OWNER = "KL011"
 _THREAD_NAME = b"(SELECT t.id FROM thread t WHERE t.tenant = r.tenant AND t.thread = r.thread)"
 """As the statement's own snapshot has it: too old for a thread that was made meanwhile."""
+_NAMED = re.compile(rb"%\((\w+)\)s")
 
 
 class PostgresClaims:
@@ -65,6 +68,13 @@ class PostgresClaims:
                 raise
 
     def _ask(self, query: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        statement = QUERIES[query].replace(_THREAD_NAME, b"clew.thread_name(r.tenant, r.thread)")
-        found: Any = self._engine.call(statement, {"tenant": self._tenant, **values}, read=all_rows)
-        return list(found)
+        statement, names = _numbered(query)
+        values["tenant"] = self._tenant
+        return list(self._engine.call(statement, [values[name] for name in names], read=all_rows))
+
+
+@cache
+def _numbered(query: str) -> tuple[bytes, list[str]]:
+    """A named query with plain places for its values, and their names in that order."""
+    text = QUERIES[query].replace(_THREAD_NAME, b"clew.thread_name(r.tenant, r.thread)")
+    return _NAMED.sub(b"%s", text), [name.decode() for name in _NAMED.findall(text)]

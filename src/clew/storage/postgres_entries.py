@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import psycopg
-
 from clew.errors import Corrupt
 from clew.storage.changes import Change
 from clew.storage.ledger import Entry, Move, Withdraw
+from clew.storage.postgres_prepared import Connection, Prepared, Row
 from clew.storage.queue import Enter
 
-Row = tuple[Any, ...]
-Connection = psycopg.Connection[Row]
 Then = Callable[[Connection, Row], None]
 """What is done in the transaction of a statement, after it: given the connection, and the statement's row."""
 
@@ -55,24 +52,24 @@ def first_row(
     connection: Connection, statement: bytes, values: Sequence[Any], begin: bytes = b"", then: Then | None = None
 ) -> Row:
     """Run a statement alone, or in a transaction with what follows it; its first row."""
-    cursor: psycopg.Cursor[Row] = connection.calls  # type: ignore[attr-defined]
+    calls: Prepared = connection.calls  # type: ignore[attr-defined]
     if then is None:
-        row = cursor.execute(statement, values).fetchone()
+        rows = calls.rows(statement, values)
     else:
         with connection.transaction():
             connection.execute(begin)
-            row = cursor.execute(statement, values).fetchone()
-            if row is not None:
-                then(connection, row)
-    if row is None:
+            rows = calls.rows(statement, values)
+            if rows:
+                then(connection, rows[0])
+    if not rows:
         raise Corrupt("PostgreSQL answered without a row")
-    return row
+    return rows[0]
 
 
 def all_rows(
-    connection: Connection, statement: bytes, values: Any, begin: bytes = b"", then: Then | None = None
+    connection: Connection, statement: bytes, values: Sequence[Any], begin: bytes = b"", then: Then | None = None
 ) -> tuple[Row, ...]:
     """Run a statement alone; all of its rows."""
     del begin, then
-    cursor: psycopg.Cursor[Row] = connection.calls  # type: ignore[attr-defined]
-    return tuple(cursor.execute(statement, values).fetchall())
+    calls: Prepared = connection.calls  # type: ignore[attr-defined]
+    return tuple(calls.rows(statement, values))
