@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from clew.errors import Corrupt
 from clew.state import codec, codec_read
+from clew.state.capture import Building, Capture
 from clew.state.values import Opaque, UnknownType
 from clew.testing import exactly_equal
 
@@ -57,8 +58,8 @@ lists = (
 
 def read(parts: list[bytes], *, many: int) -> Any:
     """What is read, when so many are read at once; or that they are corrupt."""
-    with mock.patch.object(codec_read, "_MANY", many), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnknownType)
+    with mock.patch.multiple(codec_read, _MANY=many, _warned=set()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownType)  # of damaged names there is no end: none is to be remembered
         try:
             return codec.decode_list(len(parts), parts)
         except Corrupt:
@@ -90,6 +91,38 @@ def test_damage_is_read_as_it_is_one_by_one(items: list[Any], data: st.DataObjec
     damaged[spot] = data.draw(st.integers(0, 255))
     parts[at] = bytes(damaged)
     assert alike(read(parts, many=8), read(parts, many=1 << 30))
+
+
+@QUICK
+@given(st.lists(models, min_size=8, max_size=12), st.lists(models, max_size=3), st.data())
+def test_what_was_built_together_is_captured_as_it_is(
+    many: list[BaseModel], few: list[BaseModel], data: st.DataObject
+) -> None:
+    building, items = Building(), list[Any]()
+    for batch in (many, few, many):
+        built: list[codec.Built] = []
+        read_now = codec.decode_list(len(batch), [codec.encode(one) for one in batch], built=built)
+        assert bool(built) == (batch is many)
+        building.take(read_now, built)
+        items += read_now
+    assert (building.capture is None) == (Capture.of(items) is None)
+    if building.capture is not None:
+        assert building.capture.same(items)
+        assert exactly_equal(building.capture.copies(), items)
+        changed = data.draw(st.sampled_from(items))
+        vars(changed)["text"] = "another"
+        assert not building.capture.same(items)
+
+
+@QUICK
+@given(st.lists(within | odd, min_size=8, max_size=12))
+def test_what_was_not_built_together_is_not_told_of(items: list[Any]) -> None:
+    built: list[codec.Built] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnknownType)
+        read_now = codec.decode_list(len(items), [codec.encode(one) for one in items], built=built)
+    assert sum(len(one.fields) for one in built) in (0, len(items))
+    assert all(vars(model) in one.fields for one in built for model in read_now if type(model) is one.cls)
 
 
 def test_objects_are_made_anew_for_each_place() -> None:

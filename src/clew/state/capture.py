@@ -13,7 +13,7 @@ from itertools import chain, compress, repeat
 from operator import attrgetter, is_, setitem
 from typing import Any
 
-from clew.state.codec import have_keys, is_in_its_dict, models_of, objects_of, put_at
+from clew.state.codec import Built, have_keys, is_in_its_dict, models_of, objects_of, put_at
 from clew.state.held import DEEPEST, Group, Held
 
 _MOST = 64
@@ -54,6 +54,21 @@ class Capture:
                 return None
         return capture
 
+    @classmethod
+    def of_built(cls, built: Sequence[Built]) -> Capture | None:
+        """`of` models that were just built."""
+        capture = cls()
+        capture._types = [type(None)] * len(built[0].which)
+        for one in built:
+            sort = one.cls, tuple(one.fields[0])
+            if is_in_its_dict(one.cls) != "model" or sort in capture._sorts:
+                return None
+            put_at(capture._types, one.which, repeat(one.cls))
+            alike = capture._sorts[sort] = _Alike(*sort, one.which, models=True)
+            if not alike.take_built(one):
+                return None
+        return capture
+
     def is_texts(self) -> bool:
         """Are all of them plain dicts with nothing but text in them? Then they are the same when they are equal."""
         return bool(self._types) and self._dicts is not None and self._dicts.leaves() <= _TEXTS
@@ -62,6 +77,8 @@ class Capture:
         """Take in the items of another capture; False when they do not fit together."""
         if not self._types:
             self._types, self._dicts, self._sorts = more._types, more._dicts, more._sorts
+            return True
+        if not more._types:
             return True
         if self._kinds() != more._kinds() or len(self._sorts.keys() | more._sorts.keys()) > _MOST:
             return False
@@ -151,8 +168,13 @@ class _Alike:
         return list(compress(items, self.which))
 
     def take(self, items: list[Any], holders: list[dict[str, Any]]) -> bool:
-        if self.models and not self._take_beside(items):
-            return False
+        return (not self.models or self._take_beside(items)) and self._take_fields(holders)
+
+    def take_built(self, built: Built) -> bool:
+        self._given, self._extra = built.given, built.extra
+        return self._take_fields(built.fields)
+
+    def _take_fields(self, holders: list[dict[str, Any]]) -> bool:
         return all(
             column.take(values, DEEPEST) for column, values in zip(self._columns, self._values(holders), strict=True)
         )
@@ -217,3 +239,20 @@ class _Alike:
         if keep:
             self._extra = extra
         return models_of(self._cls, holders, self._given, extra)
+
+
+class Building:
+    """Takes down the items of a list as they are read: what was just built need not be looked into for it."""
+
+    def __init__(self) -> None:
+        self.capture: Capture | None = Capture()
+        """Of all items; None if it cannot be had this way."""
+
+    def take(self, items: list[Any], built: list[Built]) -> None:
+        """These are the next items; `built` is empty if they were not built together."""
+        if self.capture is None:
+            return
+        # The last few of many are read one by one. What begins so is looked into as a whole, if at all.
+        more = Capture.of_built(built) if built else Capture.of(items) if self.capture._types else None
+        if more is None or not self.capture.join(more):
+            self.capture = None

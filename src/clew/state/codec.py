@@ -63,7 +63,7 @@ from clew.state import registry as registering
 from clew.state.codec_builtins import NotStorable
 from clew.state.codec_classes import shape_of
 from clew.state.codec_format import REF_FIRST, SPILL_OVER
-from clew.state.codec_models import have_keys, models_of, objects_of, put_at
+from clew.state.codec_models import Built, have_keys, models_of, objects_of, put_at
 from clew.state.codec_objects import TAGS, object_parts
 from clew.state.codec_read import Resolve, decode, decode_list
 from clew.state.codec_slow import encode_slowly, step
@@ -86,6 +86,7 @@ __all__ = [
     "objects_of",
     "models_of",
     "put_at",
+    "Built",
     "have_keys",
     "pack_list",
     "pack_dict",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, compress, repeat
 from operator import eq, setitem
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.state.codec_builtins import Unknown
 from clew.state.codec_classes import Shape, shape_of
@@ -48,8 +48,23 @@ def _unchanged(registry: Registry, name: str, version: int) -> Entry | None:
     return entry
 
 
-def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
-    """What `same_model` makes of each; None if one of them is another thing. The same checks, class by class."""
+class Built(NamedTuple):
+    """Models of one class that were built together."""
+
+    cls: type
+    which: list[bool]
+    """Of all models that were built, these."""
+    fields: list[dict[str, Any]]
+    """Their `__dict__`: in all of them the same keys in the same order."""
+    given: list[frozenset[str]]
+    extra: list[Any]
+
+
+def same_models(every: Sequence[Any], registry: Registry, built: list[Built] | None = None) -> list[Any] | None:
+    """What `same_model` makes of each; None if one of them is another thing. The same checks, class by class.
+
+    What they consist of is added to `built`.
+    """
     if not _LISTS.issuperset(map(type, every)):
         return None
     columns = list(zip(*every, strict=True))  # ValueError, too, where one has other parts
@@ -60,9 +75,8 @@ def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
         return None
     if not _DICTS.issuperset(map(type, fields)):
         return None
-    sorts = set(zip(names, versions, strict=True))
     made: list[Any] = [None] * len(names)
-    for name, version in sorts:
+    for name, version in set(zip(names, versions, strict=True)):
         entry = _unchanged(registry, name, version)
         if entry is None:
             return None
@@ -71,21 +85,20 @@ def same_models(every: Sequence[Any], registry: Registry) -> list[Any] | None:
         given = _given(own, list(compress(extras, which)), shape)
         if given is None:
             return None
-        extra: Iterable[Any] = map(dict.copy, repeat({}, len(own))) if shape.has_extra else repeat(None)
-        models = models_of(entry.cls, own, given, extra)
-        if len(sorts) == 1:
-            return models
-        put_at(made, which, models)
+        extra: list[Any] = [{} for _ in own] if shape.has_extra else [None] * len(own)
+        put_at(made, which, models_of(entry.cls, own, given, extra))
+        if built is not None:
+            built.append(Built(entry.cls, which, own, given, extra))
     return made
 
 
-def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> Iterable[Iterable[str]] | None:
+def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> list[frozenset[str]] | None:
     """Which fields of each model of one class were given; None if one of them has other fields, or more than these."""
-    if not (have_keys(fields, shape.names) or all(map(eq, map(dict.keys, fields), repeat(shape.all_names)))):
+    if not have_keys(fields, shape.names):
         return None
     told = [extra for extra in extras if extra is not None]
     if not told:
-        return fields
+        return [shape.all_names] * len(fields)
     if not (_LISTS.issuperset(map(type, told)) and _FOURS.issuperset(map(len, told))):
         return None
     named, extra_ones, *others = zip(*told, strict=True)
@@ -93,9 +106,9 @@ def _given(fields: list[dict[str, Any]], extras: list[Any], shape: Shape) -> Ite
         return None
     if not _are_among(named, shape.all_names):
         return None
-    if len(told) == len(extras) and None not in named:
-        return repeat(frozenset(named[0])) if named.count(named[0]) == len(named) else named
-    return [own if extra is None or extra[0] is None else extra[0] for own, extra in zip(fields, extras, strict=True)]
+    if len(told) == len(extras) and None not in named and named.count(named[0]) == len(named):
+        return [frozenset(named[0])] * len(named)  # as most messages
+    return [shape.all_names if extra is None or extra[0] is None else frozenset(extra[0]) for extra in extras]
 
 
 def have_keys(dicts: Sequence[dict[Any, Any]], keys: tuple[Any, ...]) -> bool:

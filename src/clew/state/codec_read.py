@@ -15,7 +15,7 @@ from clew.state import codec_builtins as builtins
 from clew.state import codec_format as f
 from clew.state import registry as registering
 from clew.state.codec_builtins import Unknown
-from clew.state.codec_models import same_models
+from clew.state.codec_models import Built, same_models
 from clew.state.codec_objects import build_object
 from clew.state.codec_special import BUILD_OWN
 from clew.state.values import Opaque, UnknownType
@@ -49,10 +49,19 @@ def decode(data: bytes | memoryview, *, resolve: Resolve | None = None) -> Any:
     return _decoded(b"".join((b"\x92", data, _END)), resolve)
 
 
-def decode_list(count: int, bodies: Iterable[bytes | memoryview], *, resolve: Resolve | None = None) -> list[Any]:
-    """The items of `count` encodings that stand one after the other in `bodies`: decoded in one call, copied once."""
+def decode_list(
+    count: int,
+    bodies: Iterable[bytes | memoryview],
+    *,
+    resolve: Resolve | None = None,
+    built: list[Built] | None = None,
+) -> list[Any]:
+    """The items of `count` encodings that stand one after the other in `bodies`: decoded in one call, copied once.
+
+    If all of them are models that could be built together, `built` gets what they consist of.
+    """
     marked = b"".join((b"\x92", f.array_header(count), *bodies, _END))
-    items: list[Any] | None = _together(marked, resolve) if count >= _MANY else None
+    items: list[Any] | None = _together(marked, resolve, built) if count >= _MANY else None
     if items is None:
         items = _decoded(marked, resolve)
     return items
@@ -63,7 +72,7 @@ _LATER = object()
 """Stands for a model that is built together with others."""
 
 
-def _together(marked: bytes, resolve: Resolve | None) -> Any:
+def _together(marked: bytes, resolve: Resolve | None, built: list[Built] | None) -> Any:
     """A list with many models in it: all of them are decoded in one call and built in C loops. None where that cannot
     be, or where there is an error: whoever reads one by one says which."""
     reader = _Reader(resolve)
@@ -82,20 +91,23 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
         if type(mark) is not bytes or mark != _MARK:
             return None
         if later:
-            models = _models(later, resolve)
+            made: list[Built] = []
+            models = _models(later, resolve, made)
             if models is None:
                 return None
             places = [at for at, item in enumerate(items) if item is _LATER]
             if len(items) == len(places) == len(models):
                 items = models
+                if built is not None:
+                    built += made
             elif len(places) == len(models):
                 for at, model in zip(places, models, strict=True):
                     items[at] = model
             elif others:
                 return None  # reading these a second time may be more than reading
             else:  # some stand within others: once more, in the same order
-                built = iter(models)
-                items, _ = unpackb(marked, ext_hook=lambda _tag, _payload: next(built))
+                again = iter(models)
+                items, _ = unpackb(marked, ext_hook=lambda _tag, _payload: next(again))
     except ValueError:
         if _interrupts:
             raise _interrupts.pop() from None
@@ -105,7 +117,7 @@ def _together(marked: bytes, resolve: Resolve | None) -> Any:
     return items
 
 
-def _models(payloads: list[bytes], resolve: Resolve | None) -> list[Any] | None:
+def _models(payloads: list[bytes], resolve: Resolve | None, built: list[Built]) -> list[Any] | None:
     """The models that these stand for; None if some of them are not as they were written."""
     reader = _Reader(resolve)
     reader.depth = 1
@@ -113,7 +125,7 @@ def _models(payloads: list[bytes], resolve: Resolve | None) -> list[Any] | None:
     parts, mark = unpackb(_END.join((first, *payloads[1:], b"", b"")), ext_hook=reader.hook)
     if type(mark) is not bytes or mark != _MARK or parts[1::2] != [_MARK] * len(payloads):
         return None
-    return same_models(parts[::2], registering.registry)
+    return same_models(parts[::2], registering.registry, built)
 
 
 def _decoded(marked: bytes, resolve: Resolve | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from clew.state.capture import Building
 from clew.state.codec import encode, pack_list
 from clew.state.layout import Stretch, pack_manifest, unpack_manifest
 from clew.state.private import private
@@ -84,12 +85,14 @@ class Many(Reader):
             wanted.append(stretch)
             self._waiting.append(stretch)
 
-    def _items(self, runs: Iterable[Run], with_refs: set[int], alias: int) -> list[Any]:
+    def _items(
+        self, runs: Iterable[Run], with_refs: set[int], alias: int, building: Building | None = None
+    ) -> list[Any]:
         found: list[Any] = []
         for run in runs:
             items = self._known.get(run)
             if items is None:
-                items = super()._items((run,), with_refs, alias)
+                items = super()._items((run,), with_refs, alias, building)
                 self._known.keep(run, items)
             found = found + items if found else items
         return found

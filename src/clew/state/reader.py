@@ -12,7 +12,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from clew.errors import Corrupt
-from clew.state.codec import Resolve, decode, decode_list, encode, pack_ext
+from clew.state.capture import Building, Capture
+from clew.state.codec import Built, Resolve, decode, decode_list, encode, pack_ext
 from clew.state.layout import (
     BINARY,
     DICT,
@@ -216,8 +217,9 @@ class Reader(Scan):
         runs = read_place(tag, payload, lane).runs
         value: Any
         with_refs: set[int] = set()
+        building = Building() if self._nodes is not None else None
         if tag == LIST:
-            value = self._items(runs, with_refs, alias)
+            value = self._items(runs, with_refs, alias, building)
         elif tag == DICT:
             entries = self._entries(runs)
             value = {key: self._decode(data, at, self._alias_of(at, alias)) for key, (data, at) in entries.items()}
@@ -225,13 +227,16 @@ class Reader(Scan):
             data = b"".join([segment[4] for run in runs for segment in self._pieces.read(*run)])
             value = _text(data) if tag == TEXT else data
         if self._nodes is not None:
-            self._remember(tag, value, read_place(tag, payload, alias), with_refs, runs)
+            capture = building.capture if building is not None else None
+            self._remember(tag, value, read_place(tag, payload, alias), with_refs, runs, capture)
         return value
 
     def _alias_of(self, lane: int, alias: int) -> int:
         return 0 if alias == 0 and lane == self._lane else lane
 
-    def _items(self, runs: Iterable[Run], with_refs: set[int], alias: int) -> list[Any]:
+    def _items(
+        self, runs: Iterable[Run], with_refs: set[int], alias: int, building: Building | None = None
+    ) -> list[Any]:
         """The items of all runs, decoded in as few calls as pay (see AT_ONCE). None spans two lanes."""
         items: list[Any] = []
         for lane, of_lane in groupby(runs, key=itemgetter(0)):
@@ -244,7 +249,11 @@ class Reader(Scan):
                 sizes = enumerate(chain.from_iterable(tables), len(items))
                 with_refs.update(index for index, size in sizes if size & 1)
             for count, bodies in _in_batches(segments):
-                items += decode_list(count, bodies, resolve=resolve)
+                built: list[Built] = []
+                read = decode_list(count, bodies, resolve=resolve, built=built)
+                if building is not None:
+                    building.take(read, built)
+                items += read
         return items
 
     def _slot(self, payload: bytes, lane: int, alias: int) -> Any:
@@ -274,13 +283,21 @@ class Reader(Scan):
             raise Corrupt("a lazy blob was met where none can be opened")
         return Blob.lazy(digest, size, media_type, lambda: open_blob(digest))
 
-    def _remember(self, tag: int, value: Any, place: Place, with_refs: set[int], runs: Iterable[Run]) -> None:
+    def _remember(
+        self,
+        tag: int,
+        value: Any,
+        place: Place,
+        with_refs: set[int],
+        runs: Iterable[Run],
+        capture: Capture | None,
+    ) -> None:
         if tag == LIST and not with_refs and _PLAIN.issuperset(map(type, value[:_FEW])):
             segments = [segment for run in runs for segment in self._pieces.read(*run)]
             stored = Stored(partial(_in_batches, segments))
             self._note(value, ListNode(place, None, value.copy(), with_refs, stored=stored))
         elif tag == LIST:
-            self._note(value, ListNode.of(place, value, with_refs, self._nodes))
+            self._note(value, ListNode.of(place, value, with_refs, self._nodes, capture))
         elif tag == DICT:
             self._note(value, DictNode({key: shadow(item, self._nodes) for key, item in value.items()}, place))
         else:

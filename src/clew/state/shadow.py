@@ -130,6 +130,7 @@ class ListNode:
         *,
         loaded: bool = True,
         stored: Stored | None = None,
+        capture: Capture | None = None,
     ) -> None:
         self.place = place
         self.objects = objects
@@ -138,13 +139,20 @@ class ListNode:
         """Indexes of items that contain references of their own."""
         self.loaded = loaded
         self._stored = stored
-        self._capture = Capture.of(objects) if loaded and stored is None else None
+        self._capture = capture or (Capture.of(objects) if loaded and stored is None else None)
         self._items = items
 
     @classmethod
-    def of(cls, place: Place, values: list[Any], with_refs: set[int], nodes: dict[int, Any] | None = None) -> ListNode:
+    def of(
+        cls,
+        place: Place,
+        values: list[Any],
+        with_refs: set[int],
+        nodes: dict[int, Any] | None = None,
+        capture: Capture | None = None,
+    ) -> ListNode:
         """The node of a list that was just read or written. Shadows are made when asked for, if they can be."""
-        node = cls(place, None, list(values), with_refs)
+        node = cls(place, None, list(values), with_refs, capture=capture)
         if node.capture is None or with_refs:
             node._items = [shadow(value, nodes) for value in values]
         return node
