@@ -104,7 +104,7 @@ def saves(ground: Ground) -> Iterator[Row]:
     for how in ("told", "shadow"):
         for durability in ("relaxed", "strict"):
             pairs = _on_postgres(ground, how, durability, turns // 2)
-            what = f"PostgreSQL {durability}, {how}, unprepared, row-level security"
+            what = f"PostgreSQL {durability}, {how}, row-level security"
             yield ratio_row("saves", what, pairs, SERVER, "bare prepared insert")
 
 

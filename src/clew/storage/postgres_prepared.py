@@ -26,8 +26,9 @@ Connection = psycopg.Connection[Row]
 
 _FROM = 3
 """Prepared when it is run for the third time: most are run once, or ever again."""
-_MOST = 100
-"""Statements that a connection prepares at most. Ours are few; but those of commits differ by what rides on them."""
+_MOST, _LONGEST = 100, 4096
+"""How many statements a connection prepares at most, and of how many bytes: those of commits differ by what rides on
+them."""
 _TEXT, _BINARY = 0, 1
 
 
@@ -76,8 +77,10 @@ class Prepared:
             return None
         if known := self._known.get(statement):
             return known
+        if len(statement) > _LONGEST or len(self._known) >= _MOST:
+            return None
         self._uses[statement] += 1
-        if self._uses[statement] < _FROM or len(self._known) >= _MOST:
+        if self._uses[statement] < _FROM:
             return None
         name, numbered = _named(statement)
         self._connection.pgconn.send_prepare(name, numbered)
