@@ -7,6 +7,7 @@ these tests hold the pure layer alone to its promises.
 from __future__ import annotations
 
 import copy
+import random
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from clew.state.draft import Draft, Extend
 from clew.state.layout import EMPTY, Tree
 from clew.state.pieces import fold, unpack
 from clew.state.reader import Reader
+from clew.state.shadow import DictNode, ListNode, ObjectShadow
 from clew.state.values import Opaque, UnknownType
 from clew.testing import exactly_equal
 
@@ -362,6 +364,28 @@ def mutate(data: st.DataObject, state: dict[str, Any]) -> None:
         spot[at] = text[: len(text) // 2] + "é+" + text[len(text) // 2 + 1 :]
 
 
+def list_nodes(kid: Any) -> list[ListNode]:
+    within: Any = ()
+    if isinstance(kid, ListNode):
+        within = kid.items if kid.loaded else ()
+    elif isinstance(kid, DictNode):
+        within = (kid.kids or {}).values()
+    elif isinstance(kid, ObjectShadow):
+        within = kid.fields.values()
+    elif isinstance(kid, dict):
+        within = kid.values()
+    elif isinstance(kid, list):
+        within = kid
+    return [kid] * isinstance(kid, ListNode) + [node for one in within for node in list_nodes(one)]
+
+
+def reuse_identities(tree: Any, state: dict[str, Any], rng: random.Random) -> None:
+    """As if what was saved is gone, and what is there now has come to stand where that stood in memory."""
+    now = [id(item) for spot in spots(state) if isinstance(spot, list) for item in spot]
+    for node in list_nodes(tree):
+        node.ids = [rng.choice(now) if now else 0 for _ in node.ids]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None:
@@ -370,7 +394,9 @@ def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None
     bench.save(state)
     for _ in range(data.draw(st.integers(1, 14))):
         action = data.draw(
-            st.sampled_from(["mutate", "mutate", "mutate", "reload", "fork", "replace", "fold", "copy", "tell"])
+            st.sampled_from(
+                ["mutate", "mutate", "mutate", "reload", "fork", "replace", "fold", "copy", "tell", "reuse"]
+            )
         )
         if action == "mutate":
             mutate(data, state)
@@ -387,6 +413,8 @@ def test_every_checkpoint_of_any_history_reads_back(data: st.DataObject) -> None
         elif action == "copy":
             state = copy.deepcopy(state)
             bench.save(state)
+        elif action == "reuse":
+            reuse_identities(bench.tree.root, state, data.draw(st.randoms(use_true_random=False)))
         elif action == "tell":
             key = data.draw(st.sampled_from(["messages", "b"]))
             value = data.draw(values)

@@ -250,7 +250,7 @@ class Draft(Payload):
             if not old.loaded:
                 return self._fresh_list(value, old.place, path)
             prefix = unchanged_prefix(old, value)
-            if prefix == len(old.objects):
+            if prefix == len(old.ids):
                 return self._appended(value[prefix:] if prefix < len(value) else [], old, path)
             return self._relisted(value, old, prefix, path)
         return self._new_list(value, path)

@@ -50,5 +50,5 @@ def _items(node: ListNode) -> list[Any]:
     if not node.loaded:
         raise _NotKnown
     items = node.capture.renew() if node.capture is not None else [_value(item) for item in node.items]
-    node.objects = items.copy()
+    node.seen(items)
     return items

@@ -39,7 +39,7 @@ def plan_items(old: ListNode, value: list[Any], prefix: int) -> ItemPlan:
 
 
 def _by_identity(old: ListNode, before: list[Any], span: range, new: list[Any]) -> list[int | None]:
-    index = {id(old.objects[at]): at for at in span if type(old.objects[at]) not in IMMUTABLE}
+    index = _mutable(old, span)
     taken: set[int] = set()
     found: list[int | None] = []
     for item in new:
@@ -50,6 +50,11 @@ def _by_identity(old: ListNode, before: list[Any], span: range, new: list[Any]) 
         taken.add(at)
         found.append(at)
     return found
+
+
+def _mutable(old: ListNode, span: range) -> dict[int, int]:
+    """Where items of these identities were, if they are of a sort that has one. (Another item may have it by now.)"""
+    return {old.ids[at]: at for at in span if old.types[at] not in IMMUTABLE}
 
 
 def _by_bytes(old: ListNode, before: list[Any], span: range, new: list[Any], found: list[int | None]) -> None:
@@ -70,7 +75,7 @@ def _by_bytes(old: ListNode, before: list[Any], span: range, new: list[Any], fou
 
 def _bases(old: ListNode, span: range, new: list[Any], found: list[int | None], taken: set[int]) -> list[int | None]:
     """For items that are new or changed: the old item they were, by identity or else by place. Each serves once."""
-    index = {id(old.objects[at]): at for at in span if type(old.objects[at]) not in IMMUTABLE}
+    index = _mutable(old, span)
     bases: list[int | None] = []
     for position, item in enumerate(new):
         if found[position] is not None:
@@ -79,7 +84,7 @@ def _bases(old: ListNode, span: range, new: list[Any], found: list[int | None], 
         at = index.get(id(item))
         if at is None or at in taken:
             at = span.start + position
-            if at not in span or at in taken or type(item) is not type(old.objects[at]):
+            if at not in span or at in taken or type(item) is not old.types[at]:
                 bases.append(None)
                 continue
         taken.add(at)

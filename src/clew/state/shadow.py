@@ -119,13 +119,13 @@ class Stored:
 class ListNode:
     """A long list, in extents over logs of items. When only its layout was loaded, nothing is known of the items."""
 
-    __slots__ = ("_capture", "_items", "_stored", "loaded", "objects", "place", "with_refs")
+    __slots__ = ("_capture", "_items", "_stored", "ids", "loaded", "place", "types", "with_refs")
 
     def __init__(
         self,
         place: Place,
         items: list[Any] | None,
-        objects: list[Any],
+        values: list[Any],
         with_refs: set[int],
         *,
         loaded: bool = True,
@@ -133,13 +133,16 @@ class ListNode:
         capture: Capture | None = None,
     ) -> None:
         self.place = place
-        self.objects = objects
-        """The items as the user holds them: their identity tells where an item has moved to."""
+        self.ids: list[int] = []
+        """The identities of the items as the user holds them: they tell where one has moved to. The items are not held:
+        most are gone by the next time, and another one may have an identity then."""
+        self.types: list[type] = []
+        self.seen(values)
         self.with_refs = with_refs
         """Indexes of items that contain references of their own."""
         self.loaded = loaded
         self._stored = stored
-        self._capture = capture or (Capture.of(objects) if loaded and stored is None else None)
+        self._capture = capture or (Capture.of(values) if loaded and stored is None else None)
         self._items = items
 
     @classmethod
@@ -156,6 +159,11 @@ class ListNode:
         if node.capture is None or with_refs:
             node._items = [shadow(value, nodes) for value in values]
         return node
+
+    def seen(self, values: list[Any]) -> None:
+        """The user holds the items as these."""
+        self.ids = list(map(id, values))
+        self.types = list(map(type, values))
 
     @property
     def capture(self) -> Capture | None:
@@ -178,20 +186,20 @@ class ListNode:
 
     def begins_as_stored(self, values: list[Any]) -> bool:
         """Whether these begin with the items that were read and not compared since. Then those are remembered."""
-        stored, count = self._stored, len(self.objects)
+        stored, count = self._stored, len(self.ids)
         if stored is None or len(values) < count:
             return False
         values = values[:count]
         # Taken down first, encoded then: what somebody changes meanwhile differs from what is remembered.
         self._take_down(values)
         if stored.same(values):
-            self.objects = values
+            self.seen(values)
             return True
         self._take_down(stored.values())
         return False
 
     def append(
-        self, place: Place, objects: list[Any], with_refs: set[int], more: Capture | None, shadows: list[Any]
+        self, place: Place, values: list[Any], with_refs: set[int], more: Capture | None, shadows: list[Any]
     ) -> None:
         """Items were written at the end: `more` of what they were, or else their shadows."""
         self.place = place
@@ -202,7 +210,8 @@ class ListNode:
             self.items.extend(shadows if more is None else map(shadow, more.copies()))
         if not joined:
             self._capture = None
-        self.objects += objects
+        self.ids += map(id, values)
+        self.types += map(type, values)
         self.with_refs |= with_refs
 
 
@@ -295,7 +304,7 @@ def _same_dict_node(old: DictNode, value: Any) -> bool:
 
 
 def _same_list_node(old: ListNode, value: Any) -> bool:
-    count = len(old.objects)
+    count = len(old.ids)
     return old.loaded and type(value) is list and len(value) == count and unchanged_prefix(old, value) == count
 
 
@@ -314,9 +323,9 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 def unchanged_prefix(old: ListNode, value: list[Any]) -> int:
     """How many items at the front are exactly what they were."""
     if old.begins_as_stored(value):
-        return len(old.objects)
-    if old.capture is not None and len(value) >= len(old.objects) and old.capture.same(value):
-        return len(old.objects)
+        return len(old.ids)
+    if old.capture is not None and len(value) >= len(old.ids) and old.capture.same(value):
+        return len(old.ids)
     count = 0
     for before, now in zip(old.items, value, strict=False):
         if not same(before, now):
