@@ -42,7 +42,7 @@ CREATE TABLE clew.ref (
     step     integer,
     lane     integer NOT NULL DEFAULT 0,
     unfolded integer NOT NULL DEFAULT 0,
-    kind     text COLLATE "C" NOT NULL CHECK (kind IN ('branch', 'tag', 'auto')),
+    kind     text COLLATE "C" NOT NULL,         -- branch, tag, auto. (Each update would read and compile a CHECK anew)
     name     text COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant, thread, name)
 ) WITH (fillfactor = 60);
@@ -62,15 +62,20 @@ CREATE TABLE clew.checkpoint (
     next     bytea,
     metadata bytea,
     save_key text COLLATE "C",
+    payload  bytea,
     PRIMARY KEY (tenant, key)
 );
 ALTER TABLE clew.checkpoint ALTER COLUMN manifest SET STORAGE EXTERNAL;
 ALTER TABLE clew.checkpoint ALTER COLUMN metadata SET STORAGE EXTERNAL;
 ALTER TABLE clew.checkpoint ALTER COLUMN next SET STORAGE EXTERNAL;
+ALTER TABLE clew.checkpoint ALTER COLUMN payload SET STORAGE EXTERNAL;
 -- No index on id: looking for one walks the thread, and the check for a lost reply only what is newer than the base.
 -- Not unique: clew.commit checks that, under the thread's lock.
 CREATE INDEX checkpoint_save_key ON clew.checkpoint (tenant, save_key, key) WHERE save_key IS NOT NULL;
 
+-- One commit, one row: what it brings stands in the checkpoint's own row. A row of its own took a header, a key and an entry
+-- in an index, 110 bytes in all, and a commit a statement more. What a checkpoint that goes had brought, and others still
+-- see, moves here. Readers look in both places.
 CREATE TABLE clew.payload (
     tenant integer NOT NULL,
     lane   integer NOT NULL,
@@ -163,7 +168,8 @@ END $$;
 REVOKE ALL ON FUNCTION clew.tenant_key FROM PUBLIC;
 
 -- Opens a transaction that writes: whose rows it sees, how durable it is, how long it may wait for another.
-CREATE FUNCTION clew.enter(p_tenant integer, p_strict boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- (It gives a value, so that it can be assigned: PERFORM runs an executor where an assignment only evaluates.)
+CREATE FUNCTION clew.enter(p_tenant integer, p_strict boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     ignored text;
 BEGIN
@@ -176,6 +182,7 @@ BEGIN
     ELSIF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         ignored := set_config('synchronous_commit', 'on', true);
     END IF;
+    RETURN true;
 END $$;
 REVOKE ALL ON FUNCTION clew.enter FROM PUBLIC;
 
@@ -200,27 +207,34 @@ REVOKE ALL ON FUNCTION clew.lock_thread FROM PUBLIC;
 -- Refusals roll everything back, the thread's counters included. DETAIL carries numbers for the client:
 --   KL001 written before (thread, step, lane, unfolded)   KL002 head moved (head)   KL003 leased (owner)   KL004 fenced
 --   KL005 no such thread   KL006 no such branch   KL007 the name means something else   KL008 damaged
+--
+-- Gives thread, step, lane and unfolded, as an array: what a record consists of is looked up at each call. (Defaults for what
+-- most commits leave out would cost more than sending it: they are compiled at each call, as all expressions in statements.)
+--
+-- What the update of the branch asks for is the common case: a lane goes on (only branches have lanes), under this lease or
+-- under none. That the base is there need not be asked: a checkpoint that a branch points at is never deleted.
 CREATE FUNCTION clew.commit(
     p_tenant integer, p_strict boolean, p_thread text, p_branch text, p_id text, p_base integer, p_lane integer,
     p_kind integer, p_label text, p_run text, p_next bytea, p_created bigint, p_metadata bytea, p_manifest bytea,
     p_crc bigint, p_payload bytea, p_key text, p_epoch bigint, p_owner bigint, p_release boolean,
-    p_dead bigint, p_digests text[], p_blobs bytea[],
-    OUT thread bigint, OUT step integer, OUT lane integer, OUT unfolded integer
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+    p_dead bigint, p_digests text[], p_blobs bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     v_thread bigint;
     v_step integer;
     v_lane integer;
     v_unfolded integer;
-    v_first bigint;
+    v_opens integer := (p_lane = 0)::int;
+    v_brings integer := (p_payload IS NOT NULL)::int;
+    v_owner bigint := CASE WHEN p_release THEN NULL ELSE p_owner END;
     v_key bigint;
+    ignored boolean;
 BEGIN
-    PERFORM clew.enter(p_tenant, p_strict);
+    ignored := clew.enter(p_tenant, p_strict);
 
     LOOP
         UPDATE clew.thread t
-           SET step = t.step + 1, lane = t.lane + (p_lane = 0)::int, updated = p_created
+           SET step = t.step + 1, lane = t.lane + v_opens, updated = p_created
          WHERE t.tenant = p_tenant AND t.id = p_thread
         RETURNING t.thread, t.step, t.lane INTO v_thread, v_step, v_lane;
         EXIT WHEN FOUND;
@@ -234,45 +248,39 @@ BEGIN
     IF p_lane <> 0 THEN
         v_lane := p_lane;
     END IF;
-    v_first := v_thread << 32;
-    v_key := v_first + v_step;
+    v_key := (v_thread << 32) + v_step;
 
     -- Written before, the checkpoint would be newer than its base; so there is nothing to look for behind the last step.
     IF v_step - 1 <> coalesce(p_base, 0) OR p_key IS NOT NULL THEN
         PERFORM clew.refuse_written(p_tenant, v_thread, p_id, coalesce(p_base, 0), p_key, p_branch);
     END IF;
 
-    UPDATE clew.ref r
-       SET step = v_step, lane = v_lane,
-           unfolded = CASE WHEN p_lane = 0 THEN 0 ELSE r.unfolded END + (p_payload IS NOT NULL)::int,
-           owner = CASE WHEN p_release THEN NULL ELSE r.owner END
-     WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch AND r.kind = 'branch'
-       AND r.step IS NOT DISTINCT FROM p_base
-       AND NOT (p_kind = 3 AND p_base IS NOT NULL)  -- a fork makes its branch
-       AND (p_lane = 0 OR r.lane = p_lane)
-       AND CASE WHEN p_epoch IS NULL THEN r.owner IS NULL ELSE r.owner = p_owner AND r.epoch = p_epoch END
-       AND (p_base IS NULL
-            OR EXISTS (SELECT FROM clew.checkpoint c WHERE c.tenant = p_tenant AND c.key = v_first + p_base))
-    RETURNING r.unfolded INTO v_unfolded;
-    IF NOT FOUND THEN
+    IF p_lane <> 0 AND p_kind <> 3 THEN
+        IF p_epoch IS NULL THEN
+            UPDATE clew.ref r SET step = v_step, unfolded = r.unfolded + v_brings
+             WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch
+               AND r.step = p_base AND r.lane = p_lane AND r.owner IS NULL
+            RETURNING r.unfolded INTO v_unfolded;
+        ELSE
+            UPDATE clew.ref r SET step = v_step, unfolded = r.unfolded + v_brings, owner = v_owner
+             WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch
+               AND r.step = p_base AND r.lane = p_lane AND r.owner = p_owner AND r.epoch = p_epoch
+            RETURNING r.unfolded INTO v_unfolded;
+        END IF;
+    END IF;
+    IF v_unfolded IS NULL THEN
         v_unfolded := clew.advance(p_tenant, v_thread, v_step, v_lane, p_branch, p_base, p_lane, p_payload IS NOT NULL,
                                    p_epoch, p_owner, p_release, p_dead, p_kind = 3 AND p_base IS NOT NULL);
     END IF;
 
     INSERT INTO clew.checkpoint
-        (tenant, key, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc, save_key)
+        (tenant, key, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc, save_key, payload)
     VALUES (p_tenant, v_key, p_id, p_base, v_lane, p_kind, p_label, p_run, p_next, p_created, p_metadata, p_manifest, p_crc,
-            p_key);
-    IF p_payload IS NOT NULL THEN
-        INSERT INTO clew.payload (tenant, key, lane, data) VALUES (p_tenant, v_key, v_lane, p_payload);
-    END IF;
+            p_key, p_payload);
     IF p_digests IS NOT NULL THEN
         PERFORM clew.keep_blobs(p_tenant, v_thread, p_digests, p_blobs);
     END IF;
-    thread := v_thread;
-    step := v_step;
-    lane := v_lane;
-    unfolded := v_unfolded;
+    RETURN ARRAY[v_thread, v_step, v_lane, v_unfolded];
 END $$;
 REVOKE ALL ON FUNCTION clew.commit FROM PUBLIC;
 
@@ -445,6 +453,10 @@ BEGIN
     RETURN QUERY
     SELECT p.key, p.lane, p.data FROM clew.payload p
     WHERE p.tenant = p_tenant AND p.key > p_low AND p.key <= p_low + p_upto AND p.lane = ANY (p_lanes) ORDER BY p.key;
+    RETURN QUERY
+    SELECT c.key, c.lane, c.payload FROM clew.checkpoint c
+    WHERE c.tenant = p_tenant AND c.key > p_low AND c.key <= p_low + p_upto AND c.lane = ANY (p_lanes)
+      AND c.payload IS NOT NULL ORDER BY c.key;
 END $$;
 REVOKE ALL ON FUNCTION clew.pieces FROM PUBLIC;
 

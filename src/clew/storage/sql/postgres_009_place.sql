@@ -64,7 +64,7 @@ BEGIN
         END IF;
     END IF;
 
-    INSERT INTO clew.checkpoint  -- payload: a column that migration 010 adds
+    INSERT INTO clew.checkpoint
         (tenant, key, id, parent, lane, kind, label, run, next, created, metadata, manifest, crc, payload)
     VALUES (p_tenant, v_key, p_id, p_base, v_lane, p_kind, p_label, p_run, p_next, p_created, p_metadata, p_manifest, p_crc,
             p_payload);
