@@ -1,7 +1,8 @@
 """Listening for runs that are due, on a connection of its own that no pooler may lend to others.
 
-A pooler accepts LISTEN and forgets it. So the listener sends itself a word first: until that comes, it hears nothing,
-and whoever waits has to ask the database.
+A pooler accepts LISTEN and forgets it. So the listener is sent a word first: until that comes, it hears nothing, and
+whoever waits has to ask the database. The word comes over another connection: in a quiet pool the same session is given
+out for both statements, and a session always hears itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from clew.storage.waking import ListeningBell
 
 _LISTEN = (b"LISTEN clew_due", b"LISTEN clew_wanted")
 _PATIENCE = 2.0
-"""Seconds within which its own word comes back to whoever is really listened to."""
+"""Seconds within which a word comes to whoever really listens."""
 _AGAIN = 60.0
 """Seconds until it is tried again where it did not."""
 _LONGEST = 5.0
@@ -28,9 +29,10 @@ def listen(link: str, bell: ListeningBell) -> None:
     while not bell.closed.is_set():
         try:
             with psycopg.connect(make_conninfo(link), autocommit=True, prepare_threshold=None) as connection:
-                if not _heard(connection, bell):
+                if not _heard(connection, link, bell):
                     pause = _AGAIN
                     bell.hears = False
+                    connection.execute(b"UNLISTEN *")  # most likely it is the same session
                 else:
                     pause = 0.1
                     bell.hears = True
@@ -43,11 +45,12 @@ def listen(link: str, bell: ListeningBell) -> None:
         pause = min(2 * pause, max(pause, _LONGEST))
 
 
-def _heard(connection: psycopg.Connection[tuple[object, ...]], bell: ListeningBell) -> bool:
+def _heard(connection: psycopg.Connection[tuple[object, ...]], link: str, bell: ListeningBell) -> bool:
     for statement in _LISTEN:
         connection.execute(statement)
     token = f"hello {secrets.token_hex(8)}"
-    connection.execute("SELECT pg_notify('clew_due', %s)", (token,))
+    with psycopg.connect(make_conninfo(link), autocommit=True, prepare_threshold=None) as another:
+        another.execute("SELECT pg_notify('clew_due', %s)", (token,))
     deadline = time.monotonic() + _PATIENCE
     while not bell.closed.is_set() and time.monotonic() < deadline:
         for notice in connection.notifies(timeout=0.2, stop_after=1):

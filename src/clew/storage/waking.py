@@ -20,8 +20,8 @@ _LONGEST_SYNC = 1.0
 class Bell:
     """Rung from any thread; one thread waits. This one hears this process alone."""
 
-    hears = True
-    """Whether it hears other processes; else the database has to be asked now and then."""
+    hears: bool | None = True
+    """Whether it hears other processes; else the database has to be asked now and then. None: not known yet."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
@@ -78,7 +78,7 @@ class FileBell(Bell):
 class ListeningBell(Bell):
     """Rings when somebody else's thread calls `ring`: `listen` runs there, until `closed` is set."""
 
-    hears = False
+    hears: bool | None = None
 
     def __init__(self, listen: Callable[[ListeningBell], Any]) -> None:
         super().__init__()

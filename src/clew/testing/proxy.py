@@ -31,6 +31,15 @@ class Cut(NamedTuple):
     after: int
 
 
+def by_tcp(url: str, port: int) -> str:
+    """The same PostgreSQL URL, at a port of the loopback interface."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    parts = conninfo_to_dict(url)
+    who = f"{parts['user']}:{parts['password']}" if parts.get("password") else str(parts["user"])
+    return f"postgresql://{who}@127.0.0.1:{port}/{parts['dbname']}?sslmode=disable&gssencmode=disable"
+
+
 class Proxy:
     """Listens on a free port of the loopback interface until the block ends."""
 
@@ -52,11 +61,7 @@ class Proxy:
 
     def url(self, url: str) -> str:
         """The same PostgreSQL URL, through this proxy."""
-        from psycopg.conninfo import conninfo_to_dict
-
-        parts = conninfo_to_dict(url)
-        who = f"{parts['user']}:{parts['password']}" if parts.get("password") else str(parts["user"])
-        return f"postgresql://{who}@127.0.0.1:{self.port}/{parts['dbname']}?sslmode=disable&gssencmode=disable"
+        return by_tcp(url, self.port)
 
     def cut(self, direction: Direction, after: int) -> None:
         """Arm one cut. It falls on whichever connection carries the deciding byte."""
