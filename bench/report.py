@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor, log10
 
 from bench.rows import Row
 
@@ -77,6 +78,8 @@ def number(row: Row) -> str:
     if row.figure is None:
         return "-"
     digits = 0 if row.figure >= 100 or row.unit == "" else 2
+    if 0 < row.figure < 0.01:
+        digits = 1 - floor(log10(row.figure))  # two that say something: 0.00 says nothing
     return f"{row.figure:,.{digits}f} {row.unit}".strip()
 
 
