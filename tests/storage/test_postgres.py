@@ -400,6 +400,8 @@ class TestPlans:
             f"INSERT INTO clew.ref (tenant, thread, name, kind) SELECT tenant, {thread} + n, 'main', 'branch' {many}",
             f"INSERT INTO clew.placed (tenant, thread, ns, id, step, leans, crc, control)"
             f" SELECT tenant, {thread}, '', md5(n::text), n, 0, 1, 'c' {many}",
+            f"INSERT INTO clew.record (tenant, thread, step, idx, crc, place, task, path, name, value)"
+            f" SELECT tenant, {thread}, n, 0, 1, '0:' || md5(n::text), 't', '', 'n', 'v' {many}",
         )
         reads = {
             "thread": {"thread_id": "t"},
@@ -414,6 +416,8 @@ class TestPlans:
             "payload_data": {"key": low + 5, "low": low, "high": low + 99},
             "placed_at": {"low": low, "thread": thread, "ns": "", "steps": [5, 7]},
             "placed_whole": {"low": low, "thread": thread, "ns": "", "steps": [5, 7]},
+            "rows_at": {"low": low, "steps": [5, 7]},
+            "records": {"thread": thread, "places": ["0:a", "0:b"]},
         }
         with storage.snapshot() as snapshot:
             assert len(snapshot.history(thread, 3000, 2000)) == 2000
@@ -427,9 +431,11 @@ class TestPlans:
                 lines = plan.splitlines()
                 for at, line in enumerate(lines):
                     if "Scan" in line and any(
-                        f" on {name}" in line for name in ("checkpoint", "payload", "thread", "ref", "placed")
+                        f" on {name}" in line for name in ("checkpoint", "payload", "thread", "ref", "placed", "record")
                     ):
                         assert "Index" in line or "Bitmap" in line, f"{name}:\n{plan}"
                         condition = next(below for below in lines[at:] if "Index Cond" in below)
                         assert any(column in condition for column in ("key", "id", "thread", "active")), plan
                         assert " on placed" not in line or "id = " in condition, plan
+                        assert " on record" not in line or "place = " in condition, plan
+                        assert " on checkpoint" not in line or "key " in condition, plan

@@ -62,7 +62,11 @@ SELECT p.ns, p.id, p.step FROM {placed_at_steps}
 -- name: placed_whole
 SELECT {placed_columns} FROM {placed_at_steps}
 
--- name: rows_at
+-- name: rows_at (postgres)
+SELECT {columns}, c.manifest, c.crc FROM (SELECT :low + s.item AS key FROM ({each:steps}) AS s) AS k
+CROSS JOIN LATERAL (SELECT * FROM checkpoint o WHERE o.tenant = :tenant AND o.key = k.key LIMIT 1) AS c
+
+-- name: rows_at (sqlite)
 SELECT {columns}, c.manifest, c.crc FROM checkpoint c
 WHERE c.tenant = :tenant AND c.key IN (SELECT :low + s.item FROM ({each:steps}) AS s)
 

@@ -19,7 +19,14 @@ RETURNING 1
 -- name: drop_records (sqlite)
 DELETE FROM record WHERE tenant = :tenant AND thread = :thread AND place = :place
 
--- name: records
+-- name: records (postgres)
+-- Place by place: a join would be planned as a walk through all records of the thread.
+SELECT r.place, r.task, r.idx, r.path, r.name, r.value, r.step, r.crc FROM ({each_text:places}) AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM record WHERE tenant = :tenant AND thread = :thread AND place = p.item OFFSET 0) AS r
+ORDER BY r.place, r.path, r.task, r.idx
+
+-- name: records (sqlite)
 SELECT place, task, idx, path, name, value, step, crc FROM record
 WHERE tenant = :tenant AND thread = :thread AND place IN ({each_text:places}) ORDER BY place, path, task, idx
 
