@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from postgres_sessions import PassedAround
 from postgres_steps import step
+from psycopg.conninfo import make_conninfo
 
 import clew
 from clew.errors import BadInput, ClewError
 from clew.storage.changes import Record, put_record
 from clew.storage.postgres import PostgresEngine, PostgresStorage
 from clew.storage.postgres_prepared import Preparing
+from clew.storage.queue import Beside
+from clew.submitting import submit
 from clew.testing.postgres import TestDatabase
 
 STEPS = 12
@@ -85,6 +89,52 @@ def test_a_session_in_which_another_client_has_prepared_the_same(storage: Postgr
         calls._known.clear()  # this client has not, and finds the name taken
     grow(storage, "other")
     assert not storage._engine._preparing.allowed
+
+
+def test_what_the_statements_of_others_have_lost_is_theirs(postgres: TestDatabase) -> None:
+    """It is tried once more, for it may have been ours; and not for ever."""
+    calls = []
+
+    def act(connection: Any) -> None:
+        calls.append(1)
+        assert len(calls) < 9
+        connection.execute("EXECUTE something_of_theirs")
+
+    with clew.open(postgres.url) as db:
+        with pytest.raises(ClewError, match="something_of_theirs"):
+            submit(db, db._room.ledger, clew.Agent("trip"), "t", beside=lambda _: Beside(act))
+        assert len(db.runs()) == 0
+
+
+def test_a_function_that_answers_differently_now_is_noticed(storage: PostgresStorage, postgres: TestDatabase) -> None:
+    """As after a migration. What the server says of it is in its own language."""
+    engine = storage._engine
+
+    def asked() -> int:
+        return int(engine.call(b"SELECT clew.tenant_key(%s)", ("acme",))[0])
+
+    before = [asked() for _ in range(4)]
+    with psycopg.connect(postgres.owner_url) as owner:
+        owner.execute("ALTER FUNCTION clew.tenant_key RENAME TO old_key")
+        owner.execute(
+            "CREATE FUNCTION clew.tenant_key(wanted text) RETURNS bigint LANGUAGE sql AS 'SELECT clew.old_key(wanted)'"
+        )
+        owner.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA clew TO PUBLIC")
+    assert [asked(), asked()] == before[:2]
+    assert not engine._preparing.allowed
+
+
+@pytest.mark.parametrize("encoding", ["utf8", "latin1"])
+def test_texts_are_the_same_in_any_encoding_of_the_connection(postgres: TestDatabase, encoding: str) -> None:
+    """Those that the driver sends, and those that go to a prepared statement."""
+    engine = PostgresEngine(make_conninfo(postgres.url, client_encoding=encoding))
+    storage = engine.tenant("acme")
+    assert grow(storage, "à la carte").step == STEPS
+    engine.close()
+    engine = PostgresEngine(postgres.url)
+    with engine.tenant("acme").snapshot() as snapshot:
+        assert snapshot.find_thread("à la carte") is not None
+    engine.close()
 
 
 TEXTS = ["", "'", '"', "\\", "{a,b}", "NULL", "%s $1", "ä€😀", " x ", "\n\t"]

@@ -240,6 +240,7 @@ class PostgresEngine(Holding):
         Repeats it when the reply is lost.
         """
         asked = 0
+        in_full = False
         deadline = time.monotonic() + self._patience
         while True:
             asked += 1
@@ -251,7 +252,8 @@ class PostgresEngine(Holding):
                     _used_now(lent)
                     pool.putconn(lent)
             except psycopg.Error as error:
-                if self._preparing.refused(error):
+                if self._preparing.refused(error) and not in_full:
+                    in_full = True  # from now on; if it is refused again, that was a statement of `then`
                     continue
                 if not (is_lost(error) or is_passing(error)) or asked >= ATTEMPTS or time.monotonic() > deadline:
                     raise

@@ -6,7 +6,8 @@ Invariants:
    that a pooler has lent to others in between, finds this very statement.
 2. It is an economy and nothing else: where a prepared statement is lost (a pooler gives each call another session), the
    call is repeated with the statement in full, and nothing is prepared any more.
-3. Values go as they are to be stored: texts and bytes in binary, so that nothing ends at a zero byte.
+3. Values go as they are to be stored: texts and bytes in binary, so that nothing ends at a zero byte; texts as UTF-8,
+   so only where that is what the session takes them for.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Preparing:
     def refused(self, error: BaseException) -> bool:
         """Whether a call has failed because a prepared statement was lost. None are prepared any more, then."""
         lost = isinstance(error, errors.InvalidSqlStatementName | errors.DuplicatePreparedStatement) or (
-            isinstance(error, errors.FeatureNotSupported) and "cached plan" in str(error)
+            # Its message comes in the server's language.
+            isinstance(error, errors.FeatureNotSupported) and error.diag.source_function == "RevalidateCachedQuery"
         )
         if lost:
             self.allowed = False
@@ -73,8 +75,8 @@ class Prepared:
 
     def _prepare(self, statement: bytes) -> bytes | None:
         """The name that it is prepared under; None: it is not."""
-        if not self._preparing.allowed:
-            return None
+        if not self._preparing.allowed or self._connection.pgconn.parameter_status(b"client_encoding") != b"UTF8":
+            return None  # another encoding is the driver's to write
         if known := self._known.get(statement):
             return known
         if len(statement) > _LONGEST or len(self._known) >= _MOST:
