@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _POLICIES = get_args(IfBusy)
 _HIGHEST = 1 << 31
+_FURTHEST = timedelta(days=365_000)
 
 
 class Submittable(Protocol):
@@ -100,6 +101,8 @@ def _due(at: datetime | timedelta | None) -> tuple[int | None, int]:
     if isinstance(at, timedelta):
         if at < timedelta():
             raise BadInput(f"at={at!r} has passed", hint="leave it out to run at once")
+        if at > _FURTHEST:
+            raise BadInput(f"at={at!r} is further away than calendars go", hint=f"at most {_FURTHEST.days} days")
         return None, at // timedelta(microseconds=1)
     if at.tzinfo is None:
         raise BadInput(f"at={at!r} has no time zone", hint="give a timedelta, or datetime.now(UTC) + …")

@@ -71,6 +71,8 @@ def test_a_key_is_one_run(db):
         {"if_busy": "wait"},
         {"at": datetime(2026, 1, 1)},
         {"at": timedelta(seconds=-1)},
+        {"at": timedelta.max},
+        {"at": timedelta(days=365 * 9000)},
         {"priority": "high"},
         {"key": ""},
         {"group": "a\nb"},
