@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated, Any, TypedDict
 
+import psycopg
 import pytest
 
 import clew
@@ -264,6 +265,26 @@ def test_a_run_that_kills_its_process_is_dead_at_last_and_others_go_on(shared_ur
             until(lambda: fine.status == "done")
             until(lambda: run.status == "dead")
         assert worker.outcomes == {"done": 1, "dead": 1}
+
+
+@pytest.mark.parametrize("why", ["crashes", "damage"])
+def test_one_that_cannot_even_be_called_dead_does_not_keep_those_claimed_with_it(postgres, why):
+    agent = noting()
+    with clew.open(postgres.url) as db, psycopg.connect(postgres.admin_url, autocommit=True) as admin:
+        db.submit(agent, "t", {"log": []})
+        if why == "crashes":
+            other = clew.open(postgres.url)
+            ledger_of(other._storage).claim_runs(["trip"])
+            other.close()  # it leaves as if it had been killed
+        else:
+            admin.execute("UPDATE clew.run SET input = '?'")
+        admin.execute("ALTER TABLE clew.run ADD CONSTRAINT nobody_dies CHECK (status <> 'dead')")
+        fine = db.submit(agent, "u", {"log": []})
+        with working(db, [agent], crashes=0):
+            until(lambda: fine.status == "done")
+            admin.execute("ALTER TABLE clew.run DROP CONSTRAINT nobody_dies")
+            until(lambda: db._room.ledger.counts().runs.get("dead") == 1)
+        assert fine.info.attempts == 1
 
 
 def test_what_makes_no_sense_is_refused(db):

@@ -21,7 +21,7 @@ from clew import observing, references
 from clew.errors import BadInput, ClewError
 from clew.runtime.executor import Executor, Held, Terms, claim, execute, held_of, names_of
 from clew.runtime.retry import Retry
-from clew.storage.ledger import Ledger, RunStatus, ledger_of
+from clew.storage.ledger import Ledger, RunRow, RunStatus, ledger_of
 from clew.storage.queue import Limits
 
 if TYPE_CHECKING:
@@ -260,8 +260,7 @@ class Worker:
             if not room.quiet:
                 rows = room.ledger.claim_runs(self._served, count=count, limits=self._limits, sweep=room.abandoned)
                 room.claimed(len(rows), count)
-                for row in rows:
-                    self._begin(room, row)
+                self._begin_all(room, rows)
                 total += len(rows)
             if room.due_in is not None and (due_in is None or room.due_in < due_in):
                 due_in = room.due_in
@@ -271,7 +270,18 @@ class Worker:
         """Whether half of its places are free."""
         return 2 * self._free >= self._concurrency
 
-    def _begin(self, room: _Room, row: Any) -> None:
+    def _begin_all(self, room: _Room, rows: Sequence[RunRow]) -> None:
+        """Each of them, whatever becomes of another: nobody else will."""
+        failed: ClewError | None = None
+        for row in rows:
+            try:
+                self._begin(room, row)
+            except ClewError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _begin(self, room: _Room, row: RunRow) -> None:
         held = held_of(room.db, self._names[row.agent], row, terms=self._terms, loop=self.loop)
         if held is None:
             self.outcomes["dead"] += 1

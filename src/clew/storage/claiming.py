@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from clew.errors import ClewError, Corrupt
@@ -85,8 +86,10 @@ class Claiming:
             lease = _lease(columns)
             storage: Any = self._storage
             moved = Move(str(columns[0]), "dead", ("running",))
-            storage.apply(lease.thread_id, [moved], branch=lease.branch, epoch=lease.epoch)
-            storage.release(lease)
+            with suppress(ClewError):  # then whoever claims it next says so; those that were claimed with it go on
+                storage.apply(lease.thread_id, [moved], branch=lease.branch, epoch=lease.epoch)
+            with suppress(ClewError):  # the next beat gives it back
+                storage.release(lease)
             return None
 
     def look(self, agents: Sequence[str]) -> Look:
