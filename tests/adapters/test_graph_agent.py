@@ -485,6 +485,28 @@ def test_the_first_run_of_a_thread_is_rolled_back_to_nothing(db: clew.Database) 
     assert (run.status, first.status, run.state) == ("done", "cancelled", {"log": ["second", 1]})
 
 
+def test_what_a_subgraph_keeps_for_itself_is_rolled_back_too(db: clew.Database) -> None:
+    builder = StateGraph(Log)
+    builder.add_node("grow", lambda state: {"log": [f"grown {len(state['log'])}"]})
+    builder.add_edge(START, "grow")
+    inner = builder.compile(checkpointer=True)
+    agent = agent_of(
+        lambda state: {"log": [inner.invoke({"log": [state["log"][-1]]})["log"]]},
+        lambda state: asks("well?")(state) if state["log"][-2].startswith("ask") else {},
+    )
+
+    def remembered(word: str) -> Any:
+        return agent.run(db.thread("t"), {"log": [word]}, if_busy="rollback").state["log"][-1]
+
+    assert remembered("ask first") == ["ask first", "grown 1"]
+    assert remembered("one") == ["one", "grown 1"]
+    assert remembered("ask second") == ["one", "grown 1", "ask second", "grown 3"]
+    assert remembered("ask third") == ["one", "grown 1", "ask third", "grown 3"]
+    assert remembered("two") == ["one", "grown 1", "two", "grown 3"]
+    assert db.thread("t").state()["log"][0::2] == ["one", "two"]
+    assert list(db.requests()) == []
+
+
 def test_interrupted_keeps_what_had_finished(db: clew.Database, waits: Any) -> None:
     agent, first = waits
     run = agent.run(db.thread("t"), {"log": ["calm"]}, if_busy="interrupt")

@@ -225,6 +225,18 @@ class PlacedReading:
             thread = snapshot.find_thread(thread_id)
             return set() if thread is None else {(at.ns, at.id) for at in PlacedView(snapshot).steps(thread)}
 
+    def grown(self, thread_id: str, step: int) -> dict[str, str | None]:
+        """The namespaces whose latest checkpoint came after a step; of each, the one that was the latest until then."""
+        latest: dict[str, tuple[str, int]] = {}
+        before: dict[str, str] = {}
+        with self._storage.snapshot() as snapshot:
+            thread = snapshot.find_thread(thread_id)
+            for at in () if thread is None else PlacedView(snapshot).steps(thread):
+                latest[at.ns] = max(latest.get(at.ns, ("", 0)), (at.id, at.step))
+                if at.step < step:
+                    before[at.ns] = max(before.get(at.ns, ""), at.id)
+        return {ns: before.get(ns) for ns, (_, last) in latest.items() if last > step}
+
     def recorded(self, place: Place) -> set[tuple[str, int]]:
         """The tasks and indexes of what is recorded beside a checkpoint, which need not be there."""
         with self._storage.snapshot() as snapshot:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew import observing
 from clew.adapters.langgraph.control import INTERRUPT, NULL_TASK, RESUME
 from clew.adapters.langgraph.injecting import take_in
+from clew.adapters.langgraph.memories import put_back, put_nothing
 from clew.adapters.langgraph.noticing import Noticing
 from clew.adapters.langgraph.saver import ClewSaver
 from clew.errors import BadInput, Conflict
@@ -31,7 +32,7 @@ from clew.storage.wanted import ROLL_BACK, STRENGTH, UNDO
 try:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.config import merge_configs
-    from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
+    from langgraph.checkpoint.base import CheckpointTuple
     from langgraph.constants import END, START
     from langgraph.errors import GraphDrained
     from langgraph.graph.state import CompiledStateGraph
@@ -350,10 +351,10 @@ class GraphDriving:
         begun = None if row is None or row.input_step is None else thread.checkpoint(row.input_step)
         if begun is None:
             return self._end("cancelled")
+        put_back(self._saver, self._row.thread_id, begun.step)
         self._under.entries = (self._held.ending("cancelled"),)
         if begun.parent is None:
-            nothing: Any = {"source": "fork", "step": -2, "parents": {}}
-            self._saver.put(self._thread, empty_checkpoint(), nothing, {})
+            put_nothing(self._saver, self._row.thread_id, "")
         else:
             before = thread.checkpoint(begun.parent).id
             told: Any = {"configurable": {"thread_id": self._row.thread_id, "checkpoint_id": before}}
