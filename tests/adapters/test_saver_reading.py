@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 
 import clew
 from clew.adapters.langgraph import ClewSaver
+from clew.errors import Corrupt
 from clew.testing import exactly_equal
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -204,6 +205,22 @@ def test_another_saver_placed_it_again(place: Place) -> None:
         assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["log"] == ["new " * 20] * 50
         put(saver, 2, {"log": ["new " * 20] * 50 + ["more"]})
         assert second.get_tuple(CONFIG).checkpoint["channel_values"]["log"][-1] == "more"
+
+
+def test_a_checkpoint_whose_row_is_gone_is_told_of(db: clew.Database, place: Place) -> None:
+    saver = ClewSaver(db)
+    for number in (1, 2, 3):
+        put(saver, number, {"m": number})
+    place.execute(db, "DELETE FROM checkpoint WHERE id = ?", "00003")
+    for reader in (saver, ClewSaver(db)):
+        for id_ in ({}, {"checkpoint_id": "00003"}):
+            with pytest.raises(Corrupt, match="'00003' should be step 3, which is missing"):
+                reader.get_tuple({"configurable": {"thread_id": "t", **id_}})
+    with pytest.raises(Corrupt, match="missing"):
+        list(saver.list(CONFIG))
+    before: Any = {"configurable": {"thread_id": "t", "checkpoint_id": "00002"}}
+    assert saver.get_tuple(before).checkpoint["channel_values"] == {"m": 2}
+    assert saver.get_tuple(before).parent_config["configurable"]["checkpoint_id"] == "00001"
 
 
 class Odd(BaseModel):

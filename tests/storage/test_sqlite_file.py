@@ -310,11 +310,11 @@ def test_no_snapshot_holds_up_the_log(tmp_path):
     engine.close()
 
 
-@pytest.mark.parametrize("name", ["placed_at", "placed_whole"])
-def test_placed_checkpoints_are_found_by_step_without_walking_the_thread(tmp_path, name):
+@pytest.mark.parametrize("name", ["placed_at", "placed_whole", "latest_found"])
+def test_placed_checkpoints_are_found_without_walking_the_thread(tmp_path, name):
     SqliteEngine(tmp_path / "clew.db").close()
     connection = apsw.Connection(str(tmp_path / "clew.db"))
-    values = {"tenant": 1, "low": 1 << 32, "thread": 1, "ns": "", "steps": "[5, 7]"}
+    values = {"tenant": 1, "low": 1 << 32, "thread": 1, "ns": "", "steps": "[5, 7]", "thread_id": "t"}
     plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + queries("sqlite")[name], values)]
     connection.close()
     assert "SEARCH p USING PRIMARY KEY (thread=? AND ns=? AND id=?)" in plan, plan

@@ -17,6 +17,7 @@ from clew.placed.values import (
     Trail,
     by_place,
     checked,
+    in_place,
     metadata_of,
     parents_of,
     present,
@@ -92,11 +93,10 @@ class PlacedReading:
         """A checkpoint, or the latest of its namespace, with its records. The next `put` on it compares with this."""
         thread_id, ns, id_ = place
         with self._storage.snapshot() as snapshot:
-            thread = snapshot.find_thread(thread_id)
-            at = None if thread is None else PlacedView(snapshot).one(thread, ns, id_)
-            if thread is None or at is None:
+            begun = self._latest(snapshot, thread_id, ns) if id_ is None else self._at(snapshot, thread_id, ns, id_)
+            if begun is None:
                 return None
-            row = row_of(snapshot, thread, at)
+            thread, at, row = begun
             state = self._recall(thread_id, ns, at.id, row)
             reading = None if state is not None else self._reader(snapshot, thread, thread_id, row, own=True)
             parents = parents_of(snapshot, thread, [at], [row])
@@ -108,6 +108,17 @@ class PlacedReading:
         base = Base(row.step, row.lane, tree, True, None)
         self._remember(thread_id, ns, Known(at.id, row.crc, base, dict(self._stamps(found.control))))
         return found
+
+    @staticmethod
+    def _latest(snapshot: Snapshot, thread_id: str, ns: str) -> tuple[int, PlacedRow, Row] | None:
+        found = PlacedView(snapshot).latest(thread_id, ns)
+        return None if found is None else (found[0], found[1], in_place(found[2], found[1]))
+
+    @staticmethod
+    def _at(snapshot: Snapshot, thread_id: str, ns: str, id_: str) -> tuple[int, PlacedRow, Row] | None:
+        thread = snapshot.find_thread(thread_id)
+        at = None if thread is None else PlacedView(snapshot).one(thread, ns, id_)
+        return None if thread is None or at is None else (thread, at, row_of(snapshot, thread, at))
 
     def _recall(self, thread_id: str, ns: str, id_: str, row: Row) -> Any:
         """The state of a checkpoint, from what is remembered of it; None if that is nothing or not all."""

@@ -108,14 +108,15 @@ def checked(page: Sequence[PlacedRow], seal: int, thread_id: str) -> None:
 
 
 def row_of(snapshot: Snapshot, thread: int, at: PlacedRow) -> Row:
-    row = snapshot.row(thread, at.step)
-    if row is None:
-        raise Corrupt(f"checkpoint {at.id!r} should be step {at.step}, which is missing")
-    return row
+    return in_place(snapshot.row(thread, at.step), at)
 
 
 def present(rows: dict[int, Row], at: PlacedRow) -> Row:
-    row = rows.get(at.step)
+    return in_place(rows.get(at.step), at)
+
+
+def in_place(row: Row | None, at: PlacedRow) -> Row:
+    """The row of a placed checkpoint; `Corrupt` if that is missing."""
     if row is None:
         raise Corrupt(f"checkpoint {at.id!r} should be step {at.step}, which is missing")
     return row

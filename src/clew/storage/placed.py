@@ -26,7 +26,7 @@ from clew.storage.placed_requests import Asking, ask, overtake, seat
 from clew.storage.port import STEP_BITS, Committed, Lease, Row, Snapshot, Storage
 from clew.storage.refusals import no_step
 from clew.storage.relational import Relational, Run
-from clew.storage.rows import full_rows
+from clew.storage.rows import full_rows, thread_key
 from clew.storage.snapshots import STEPS, RelationalSnapshot
 
 ROOT = ""
@@ -259,6 +259,15 @@ class PlacedView:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._run = cast("RelationalSnapshot", snapshot)._run
+
+    def latest(self, thread_id: str, ns: str) -> tuple[int, PlacedRow, Row | None] | None:
+        """The key of a thread, the latest of a namespace of it, and its checkpoint if that is there."""
+        found = self._run("latest_found", thread_id=thread_id, ns=ns)
+        if not found:
+            return None
+        thread, *columns = found[0]
+        placed, row = columns[: len(PlacedRow._fields)], columns[len(PlacedRow._fields) :]
+        return thread_key(thread), PlacedRow._make(placed), None if row[0] is None else full_rows([row])[0]
 
     def one(self, thread: int, ns: str, id_: str | None) -> PlacedRow | None:
         """A placed checkpoint, or the latest of its namespace."""

@@ -10,6 +10,25 @@ SELECT {placed_columns} FROM placed p WHERE p.tenant = :tenant AND p.thread = :t
 SELECT {placed_columns} FROM placed p
 WHERE p.tenant = :tenant AND p.thread = :thread AND p.ns = :ns ORDER BY p.id DESC LIMIT 1
 
+-- name: latest_found (sqlite)
+-- The latest of a namespace with its thread's key and its checkpoint: what nearly every read begins with, in one query.
+SELECT t.thread, {placed_columns}, {columns}, c.manifest, c.crc
+FROM thread t
+JOIN placed p ON p.tenant = t.tenant AND p.thread = t.thread AND p.ns = :ns AND p.id = (
+    SELECT max(q.id) FROM placed q WHERE q.tenant = t.tenant AND q.thread = t.thread AND q.ns = :ns)
+LEFT JOIN checkpoint c ON c.tenant = t.tenant AND c.key = (t.thread << 32) + p.step
+WHERE t.tenant = :tenant AND t.id = :thread_id
+
+-- name: latest_found (postgres)
+SELECT t.thread, {placed_columns}, {columns}, c.manifest, c.crc
+FROM thread t
+CROSS JOIN LATERAL (
+    SELECT q.*, (t.thread << 32) + q.step AS key FROM placed q
+    WHERE q.tenant = :tenant AND q.thread = t.thread AND q.ns = :ns ORDER BY q.id DESC LIMIT 1) AS p
+LEFT JOIN LATERAL (
+    SELECT o.* FROM checkpoint o WHERE o.tenant = :tenant AND o.key = p.key LIMIT 1) AS c ON true
+WHERE t.tenant = :tenant AND t.id = :thread_id
+
 -- name: latest_id
 -- And whether one of its tasks has asked something: -3 is what such a record counts as.
 SELECT p.id, p.step, EXISTS (
