@@ -16,7 +16,7 @@ from stories import Log
 
 import clew
 from clew.adapters.langgraph import LangGraphAgent
-from clew.errors import Busy, ClewError
+from clew.errors import Busy, ClewError, Fenced
 from clew.runtime.executor import claim, execute
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
@@ -72,13 +72,34 @@ class Process:
         self._process.join(PATIENCE)
 
 
+def pull_down(storage: Any) -> None:
+    """The negative control: what is refused because the lease has passed on is written without one."""
+    branch, apply = storage._branch, storage.apply
+
+    def branch_anyway(run: Any, thread_id: str, name: str, epoch: int | None) -> Any:
+        try:
+            return branch(run, thread_id, name, epoch)
+        except Fenced:
+            return branch(run, thread_id, name, None)
+
+    def apply_anyway(*given: Any, branch: str = "main", epoch: int | None = None) -> Any:
+        try:
+            return apply(*given, branch=branch, epoch=epoch)
+        except Fenced:
+            return apply(*given, branch=branch)
+
+    storage._branch, storage.apply = branch_anyway, apply_anyway
+
+
 @pytest.fixture
 def started(ground: Ground) -> Iterator[Callable[..., Process]]:
     """Starts processes that run the graph on one thread."""
     processes: list[Process] = []
 
-    def start(text: str, if_busy: Any = "reject") -> Process:
+    def start(text: str, if_busy: Any = "reject", *, fenced: bool = True) -> Process:
         def work(db: clew.Database, agent: LangGraphAgent) -> Any:
+            if not fenced:
+                pull_down(db._storage)
             return agent.run(db.thread("t"), {"log": [text]}, if_busy=if_busy).state["log"]
 
         processes.append(Process(ground, work))
@@ -150,19 +171,32 @@ def test_one_that_was_left_goes_on_first(ground: Ground, started: Callable[..., 
         assert [run.status for run in db.runs()] == ["done", "done"]
 
 
-def test_one_that_was_stopped_past_its_lease_writes_no_more(ground: Ground, started: Callable[..., Process]) -> None:
-    first = started("first")
+DONE = ["first", "after first", "second", "after second"]
+
+
+def stopped_past_its_lease(ground: Ground, started: Callable[..., Process], *, fenced: bool) -> tuple[Any, ...]:
+    """What the first one says when it goes on after another one has done both runs; the state, and what it added."""
+    first = started("first", fenced=fenced)
     assert first.begun.wait(PATIENCE)
     os.kill(first.pid, signal.SIGSTOP)
     ground.silence()
     second = started("second")
     second.go.set()
-    done = ["first", "after first", "second", "after second"]
-    assert second.said() == done
+    assert second.said() == DONE
     with ground.open() as db:
         before = len(db.thread("t").history())
         os.kill(first.pid, signal.SIGCONT)
         first.go.set()
-        assert first.said() == "Fenced"
-        assert (len(db.thread("t").history()), db.thread("t").state()["log"]) == (before, done)
+        said = first.said()
         assert [run.status for run in db.runs()] == ["done", "done"]
+        return said, db.thread("t").state()["log"], len(db.thread("t").history()) - before
+
+
+def test_one_that_was_stopped_past_its_lease_writes_no_more(ground: Ground, started: Callable[..., Process]) -> None:
+    assert stopped_past_its_lease(ground, started, fenced=True) == ("Fenced", DONE, 0)
+
+
+def test_the_control_without_a_fence_takes_the_other_run_back(ground: Ground, started: Callable[..., Process]) -> None:
+    """LangGraph's latest checkpoint is the one with the greatest id, whoever places it."""
+    _, log, _ = stopped_past_its_lease(ground, started, fenced=False)
+    assert log == ["first", "after first"]
