@@ -13,6 +13,10 @@ from crews import Crew, all_over, submit, until, verdict
 from errands import Outside, errand, open_with, warnings_of
 
 import clew
+from clew.runtime.worker import SWEEP
+
+SLACK = 2.0
+"""Seconds that this machine may take for anything."""
 
 
 @pytest.fixture
@@ -20,10 +24,11 @@ def outside(tmp_path: Path) -> Outside:
     return Outside(tmp_path / "outside")
 
 
-def test_killed_every_half_second(shared_url, outside, tmp_path, long):
+@pytest.mark.parametrize("kind", ["agent", "graph"])
+def test_killed_every_half_second(shared_url, outside, tmp_path, long, kind):
     count = 300 if long else 60
-    with clew.open(shared_url, durability="relaxed") as db, Crew(3, shared_url, tmp_path / "outside") as crew:
-        runs = submit(db, errand(outside), count, count // 5)
+    with clew.open(shared_url, durability="relaxed") as db, Crew(3, shared_url, tmp_path / "outside", kind) as crew:
+        runs = submit(db, errand(outside, graph=kind == "graph"), count, count // 5)
         over = all_over(runs)
         while not over() or crew.kills < 3:
             time.sleep(0.5)
@@ -72,7 +77,8 @@ def stopped_past_its_lease(url: str, outside: Outside, path: Path, how: str) -> 
         until(outside.done)  # it is within its first effect
         (stopped,) = first.workers
         stopped.send_signal(signal.SIGSTOP)
-        with Crew(1, url, path, "careful", "1.5", "3"):
+        with Crew(1, url, path, "careful", "1.5", "3").ready():
+            until(lambda: run.status and run.info.attempts == 2, patience=1.5 + SWEEP + SLACK)
             until(lambda: run.status == "done")
             state, steps = run.thread.state(), len(run.thread.history())
             stopped.send_signal(signal.SIGCONT)
