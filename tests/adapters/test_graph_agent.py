@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import _messages_delta_reducer
 from langgraph.types import Command, Overwrite, Send, interrupt
 from pydantic import BaseModel
 from stories import Log
+from typing_extensions import TypedDict
 
 import clew
 from clew import aio
@@ -621,6 +625,24 @@ def test_inputs_that_are_injected_together_change_the_state_one_after_the_other(
         assert {one.status for one in sent} == {"done"}
     run.requests[0].answer("fine", by="alice")
     assert agent.resume(db.thread("t")).state == {"log": ["d", "e", "fine"], "count": 5}
+
+
+def test_an_injected_message_has_an_id_that_stays(db: clew.Database) -> None:
+    """What is read from a `DeltaChannel` is reduced anew each time, and by a reducer that gives no ids."""
+    builder = StateGraph(TypedDict("Talk", {"messages": Annotated[list, DeltaChannel(_messages_delta_reducer)]}))
+    builder.add_node("node", lambda state: {"messages": [AIMessage(interrupt("well?"))]})
+    builder.add_edge(START, "node")
+    graph = builder.compile(checkpointer=ClewSaver(db))
+    agent = LangGraphAgent(graph, name="graph")
+    run = agent.run(db.thread("t"), {"messages": [HumanMessage("in")]})
+    db.submit(agent, "t", {"messages": [HumanMessage("more")]}, if_busy="inject")
+    assert work(db, agent, run) == "waiting"
+    run.requests[0].answer("fine", by="alice")
+    assert work(db, agent, run) == "done"
+    once, again = (graph.get_state({"configurable": {"thread_id": "t"}}).values["messages"] for _ in range(2))
+    assert [message.content for message in once] == ["in", "more", "fine"]
+    assert [message.id for message in once] == [message.id for message in again]
+    assert all(message.id for message in once)
 
 
 def test_without_a_next_superstep_what_is_injected_runs_by_itself(db: clew.Database) -> None:

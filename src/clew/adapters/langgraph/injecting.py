@@ -14,17 +14,22 @@ from clew.errors import BadInput
 
 try:
     from langgraph.channels import EphemeralValue, LastValue, UntrackedValue
+    from langgraph.pregel import _messages
     from langgraph.types import Command, Overwrite
 except ImportError as error:
     raise BadInput("LangGraphAgent needs the package langgraph", hint='pip install "clew[langgraph]"') from error
 
+_give_ids = getattr(_messages, "ensure_message_ids", lambda *_: None)
+"""Messages get ids when they become writes; older versions of LangGraph give none."""
 _ONE = (EphemeralValue, LastValue, UntrackedValue)
 """Channels that take one value a superstep."""
 
 
 def take_in(writes: list[tuple[str, Any]], given: Any, channels: Mapping[str, Any]) -> None:
     """Add an input to what others have written before it."""
-    for name, value in Command(update=given)._update_as_tuples():
+    update = list(Command(update=given)._update_as_tuples())
+    _give_ids(channels, update)
+    for name, value in update:
         channel = channels.get(name)
         at = next((at for at, write in enumerate(writes) if write[0] == name and _yields(channel, write[1])), None)
         if at is None:
