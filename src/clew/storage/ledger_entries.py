@@ -204,7 +204,7 @@ class Writer:
             self._withdraw((), move.run, None)
             if move.status in ("done", "cancelled"):  # a failed one may be tried again, and then goes on waiting
                 self.query("end_waits", run=move.run)
-            if calls and (status != "queued" or up is not None):
+            if calls and (status != "queued" or up is not None or group is not None):
                 lines.leave(self, branch, group)
         elif group is not None and status == "running" and move.status != "running":
             self.query("call_group", group=group)

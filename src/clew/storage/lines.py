@@ -28,7 +28,8 @@ def admit(writer: Writer, new: NewRun) -> Standing:
     """Let a queued run in, and do what it wants about those before it. `Busy` when it would rather not wait."""
     query = writer.query
     place = {"thread": writer.thread, "branch": new.branch}
-    held, status, wanted, agent, others, later = query("line", **place, at=new.at, delay=new.delay)[0]
+    asked = {**place, "at": new.at, "delay": new.delay, "priority": new.priority}
+    held, status, wanted, agent, others, before, later = query("line", **asked)[0]
     if new.if_busy == "reject" and (held or others):
         raise _busy(writer.thread_id, new.branch, held, status)
     if later:
@@ -37,23 +38,24 @@ def admit(writer: Writer, new: NewRun) -> Standing:
         query("interrupt_line", **place)
         if held and status != "running":  # nobody drives it: it ends here
             writer.move(Move(held, "cancelled"), calls=bool(others))
-            held = None
+            held, before = None, others
     elif new.if_busy == "rollback":
         query("cancel_line", **place)
-        others = False
+        before = False
     mine = "inject" if new.if_busy == "inject" and held and agent == new.agent else None
     word = mine or (new.if_busy if new.if_busy in ("interrupt", "rollback") else None)
     if held and word and STRENGTH[word] > STRENGTH.get(wanted, 0):
         query("want_of_run", thread=writer.thread, id=held, wanted=word)
     grace = max(new.grace, 1)  # in line now, whatever the clocks of others say
-    if held or others:
+    if held or before:
         return Standing(None, None, mine, grace)
     return Standing(new.grace, None, None, grace)
 
 
 def refuse(writer: Writer, branch: str) -> None:
     """Let nobody begin while another run has the branch, or others stand in line for it."""
-    held, status, _, _, others, _ = writer.query("line", thread=writer.thread, branch=branch, at=None, delay=0)[0]
+    asked = {"thread": writer.thread, "branch": branch, "at": None, "delay": 0, "priority": 0}
+    held, status, _, _, others, *_ = writer.query("line", **asked)[0]
     if held or others:
         raise _busy(writer.thread_id, branch, held, status)
 
@@ -70,7 +72,7 @@ def _busy(thread_id: str, branch: str, held: str | None, status: str | None) -> 
 
 def leave(writer: Writer, branch: str, group: str | None) -> None:
     """A run leaves its branch, or its line: whoever stands next is called."""
-    writer.query("call_next", thread=writer.thread, branch=branch)
+    writer.query("call_next", thread=writer.thread, branch=branch, but=0)
     if group is not None:
         writer.query("call_group", group=group)
 

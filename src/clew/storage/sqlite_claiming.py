@@ -109,6 +109,7 @@ class SqliteClaims:
             together = query("count_running", agent=None, group=group)[0][0]
             if together >= group_limit:
                 query("set_wake", seq=seq, delay=None)
+                query("call_next", thread=thread, branch=branch, but=seq)
                 return None
             if together + 1 < group_limit:
                 query("call_group", group=group)

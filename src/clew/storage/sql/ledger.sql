@@ -108,10 +108,13 @@ RETURNING id
 (q.wake <= {stamp} OR q.wake IS NOT NULL AND q.grace > 0)
 
 -- name: line
--- Who has the branch, whether others stand in line for it, and whether a run that is to come at a time is still to come.
+-- Who has the branch, whether others stand in line for it, whether any of them goes before one of this priority, and
+-- whether a run that is to come at a time is still to come. (The first of a line may wait for a place in its group.)
 SELECT h.id, h.status, h.wanted, h.agent,
     EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch
             AND q.status = 'queued' AND (q.wake IS NULL OR {called})),
+    EXISTS (SELECT 1 FROM run q WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch
+            AND q.status = 'queued' AND (q.wake IS NULL AND q.priority >= :priority OR {called})),
     coalesce(CAST(:at AS bigint) > {stamp}, CAST(:delay AS bigint) > 0)
 FROM (SELECT 1 AS one) AS x LEFT JOIN run h ON h.tenant = :tenant AND h.thread = :thread AND h.branch = :branch
     AND h.status IN ('running', 'waiting', 'sleeping', 'paused')
@@ -126,9 +129,12 @@ UPDATE run AS q SET status = 'cancelled', wake = NULL, wanted = NULL, updated = 
 WHERE q.tenant = :tenant AND q.thread = :thread AND q.branch = :branch AND q.status = 'queued'
   AND (q.wake IS NULL OR {called})
 
--- name: call_next
--- The branch is free: the first of its line is up, unless somebody has been called already.
-UPDATE run SET wake = {stamp} + grace, grace = CASE WHEN grace > 0 THEN grace ELSE 1 END WHERE tenant = :tenant AND seq = (
+-- name: call_next (postgres)
+SELECT clew.call_next(:tenant::integer, :thread::bigint, :branch::text, :but::bigint)
+
+-- name: call_next (sqlite)
+-- The branch is free: the first of its line is up, unless somebody has been called already, or it is `but`.
+UPDATE run SET wake = {stamp} + grace, grace = CASE WHEN grace > 0 THEN grace ELSE 1 END WHERE tenant = :tenant AND seq <> :but AND seq = (
     SELECT n.seq FROM run n
     WHERE n.tenant = :tenant AND n.thread = :thread AND n.branch = :branch AND n.status = 'queued' AND n.wake IS NULL
       AND NOT EXISTS (SELECT 1 FROM run h WHERE h.tenant = :tenant AND h.thread = :thread AND h.branch = :branch

@@ -49,9 +49,27 @@ BEGIN
 END $$;
 REVOKE ALL ON FUNCTION clew.thread_name FROM PUBLIC;
 
--- A run of the group has left a place: call the first one up that waits for nothing else.
+-- The branch is free: the first of its line is up, unless somebody has been called already, or it is p_but.
+CREATE FUNCTION clew.call_next(p_tenant integer, p_thread bigint, p_branch text, p_but bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE clew.run r SET wake = clew.stamp() + r.grace, grace = greatest(r.grace, 1)
+     WHERE r.tenant = p_tenant AND r.seq <> p_but AND r.seq = (
+        SELECT n.seq FROM clew.run n
+         WHERE n.tenant = p_tenant AND n.thread = p_thread AND n.branch = p_branch AND n.status = 'queued' AND n.wake IS NULL
+           AND NOT EXISTS (SELECT FROM clew.run h WHERE h.tenant = p_tenant AND h.thread = p_thread AND h.branch = p_branch
+                              AND h.status IN ('running', 'waiting', 'sleeping', 'paused'))
+           AND NOT EXISTS (SELECT FROM clew.run q WHERE q.tenant = p_tenant AND q.thread = p_thread AND q.branch = p_branch
+                              AND q.status = 'queued' AND (q.wake <= clew.stamp() OR q.grace > 0) AND q.wake IS NOT NULL)
+         ORDER BY n.priority DESC, n.seq LIMIT 1);
+END $$;
+REVOKE ALL ON FUNCTION clew.call_next FROM PUBLIC;
+
+-- A run of the group has left a place: call the first one up that waits for nothing else. The lock is shared by those who
+-- leave; a claim that finds the group full has it alone, so that nobody begins to wait while somebody leaves unseen.
 CREATE FUNCTION clew.call_group(p_tenant integer, p_group text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1129071963, hashtext(p_tenant || ' ' || p_group));
     UPDATE clew.run r SET wake = clew.stamp() + r.grace WHERE r.tenant = p_tenant AND r.seq = (
         SELECT q.seq FROM clew.run q
          WHERE q.tenant = p_tenant AND q.group_key = p_group AND q.status = 'queued' AND q.wake IS NULL
@@ -100,8 +118,16 @@ BEGIN
         IF p_group_limit IS NOT NULL AND v_group IS NOT NULL THEN
             SELECT count(*) INTO v_together FROM clew.run g
              WHERE g.tenant = p_tenant AND g.status = 'running' AND g.group_key = v_group;
+            IF v_together >= p_group_limit
+               AND pg_try_advisory_xact_lock(1129071963, hashtext(p_tenant || ' ' || v_group)) THEN
+                SELECT count(*) INTO v_together FROM clew.run g  -- who has left since has not seen this one wait
+                 WHERE g.tenant = p_tenant AND g.status = 'running' AND g.group_key = v_group;
+                IF v_together >= p_group_limit THEN
+                    UPDATE clew.run r SET wake = NULL WHERE r.tenant = p_tenant AND r.seq = p_seq;
+                    PERFORM clew.call_next(p_tenant, v_thread, v_branch, p_seq);
+                END IF;
+            END IF;
             IF v_together >= p_group_limit THEN
-                UPDATE clew.run r SET wake = NULL WHERE r.tenant = p_tenant AND r.seq = p_seq;
                 RETURN NULL;
             ELSIF v_together + 1 < p_group_limit THEN
                 PERFORM clew.call_group(p_tenant, v_group);
@@ -279,7 +305,7 @@ CREATE FUNCTION clew.grant_to(role name) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM clew.grant_before_workers_to(role);
-    EXECUTE format('GRANT EXECUTE ON FUNCTION clew.stamp, clew.tell_of_run, clew.thread_name, clew.call_group, clew.take_run,'
-                   ' clew.claim_runs, clew.claim_run, clew.look_for_runs TO %I', role);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION clew.stamp, clew.tell_of_run, clew.thread_name, clew.call_next, clew.call_group,'
+                   ' clew.take_run, clew.claim_runs, clew.claim_run, clew.look_for_runs TO %I', role);
 END $$;
 REVOKE ALL ON FUNCTION clew.grant_to FROM PUBLIC;

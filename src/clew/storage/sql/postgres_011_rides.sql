@@ -35,7 +35,8 @@ BEGIN
            AND h.status IN ('running', 'waiting', 'sleeping', 'paused')
     ) AND NOT EXISTS (
         SELECT FROM clew.run q WHERE q.tenant = p_tenant AND q.thread = v_thread AND q.branch = p_branch
-           AND q.status = 'queued' AND (q.wake IS NULL OR q.wake <= v_now OR q.grace > 0)
+           AND q.status = 'queued'
+           AND CASE WHEN q.wake IS NULL THEN q.priority >= p_priority ELSE q.wake <= v_now OR q.grace > 0 END
     ) THEN
         v_wake := v_now + p_grace;
     END IF;
@@ -98,14 +99,7 @@ BEGIN
         UPDATE clew.wait w SET state = 'over' WHERE w.tenant = p_tenant AND w.run = p_run AND w.state = 'open';
     END IF;
     IF v_calls THEN
-        UPDATE clew.run r SET wake = clew.stamp() + r.grace, grace = greatest(r.grace, 1)
-         WHERE r.tenant = p_tenant AND r.seq = (
-            SELECT n.seq FROM clew.run n
-             WHERE n.tenant = p_tenant AND n.thread = p_thread AND n.branch = v_branch AND n.status = 'queued'
-               AND n.wake IS NULL
-               AND NOT EXISTS (SELECT FROM clew.run q WHERE q.tenant = p_tenant AND q.thread = p_thread AND q.branch = v_branch
-                                  AND q.status = 'queued' AND (q.wake <= clew.stamp() OR q.grace > 0) AND q.wake IS NOT NULL)
-             ORDER BY n.priority DESC, n.seq LIMIT 1);
+        PERFORM clew.call_next(p_tenant, p_thread, v_branch, 0);
     END IF;
     IF v_group IS NOT NULL THEN
         PERFORM clew.call_group(p_tenant, v_group);
