@@ -169,7 +169,7 @@ class ThreadRetention:
                         children.setdefault(ancestor, set()).add(child)
                     if child not in batch:
                         relink[child] = (ancestor, checksums[child])
-            gone += self._storage.forget(self._id, sorted(batch), relink)
+            gone += self._storage.forget(self._id, sorted(batch), relink, thread=survey.thread)
         return gone
 
     # -- payload
@@ -191,7 +191,7 @@ class ThreadRetention:
                     freed += len(entry.piece.data) - sum(len(chunk.data) for chunk in chunks)
                 else:
                     missed = True  # folded meanwhile by a writer: look at what it has become
-            freed += self._storage.forget_blobs(self._id, scan.digests, last)
+            freed += self._storage.forget_blobs(self._id, scan.digests, last, thread=thread)
             if not missed:
                 break
         return freed

@@ -117,9 +117,9 @@ class OutsideBlobs:
         self._collect(outside)
         return deleted
 
-    def forget_blobs(self, thread_id: str, live: set[str], last: int) -> int:
+    def forget_blobs(self, thread_id: str, live: set[str], last: int, *, thread: int | None = None) -> int:
         outside = self._outside(thread_id) - live
-        freed: int = self._rows.forget_blobs(thread_id, live, last)
+        freed: int = self._rows.forget_blobs(thread_id, live, last, thread=thread)
         return freed + self._collect(outside)
 
     def shrink(self, limit: int) -> int:

@@ -249,11 +249,19 @@ class Storage(Protocol):
         """Give the lane's payload rows and each log's last chunk to `merge`, and store what it makes of them."""
         ...
 
-    def forget(self, thread_id: str, doomed: Iterable[int], relink: dict[int, tuple[int | None, int]]) -> int:
+    def forget(
+        self,
+        thread_id: str,
+        doomed: Iterable[int],
+        relink: dict[int, tuple[int | None, int]],
+        *,
+        thread: int | None = None,
+    ) -> int:
         """Delete checkpoints that no branch or tag names, and nothing of the ledger stands on (checked here again);
         returns how many went.
 
-        `relink` gives kept children of a deleted checkpoint their new parent.
+        `relink` gives kept children of a deleted checkpoint their new parent. `thread` is the key of the thread that
+        was read: nothing happens to another one that has its name by now.
         """
         ...
 
@@ -261,8 +269,11 @@ class Storage(Protocol):
         """Replace one payload row or chunk by smaller ones, if it is still what it was."""
         ...
 
-    def forget_blobs(self, thread_id: str, live: set[str], last: int) -> int:
-        """Give up the thread's blobs that are not live, unless it has grown past step `last`; returns the bytes."""
+    def forget_blobs(self, thread_id: str, live: set[str], last: int, *, thread: int | None = None) -> int:
+        """Give up the thread's blobs that are not live, unless it has grown past step `last`; returns the bytes.
+
+        `thread` as in `forget`.
+        """
         ...
 
     def shrink(self, limit: int) -> int:

@@ -313,11 +313,18 @@ class Relational(ABC):
         for lane, log, start, stop, data in chunks:
             run("create_chunk", thread=thread, lane=lane, log=log, start=start, stop=stop, data=data)
 
-    def forget(self, thread_id: str, doomed: Iterable[int], relink: dict[int, tuple[int | None, int]]) -> int:
+    def forget(
+        self,
+        thread_id: str,
+        doomed: Iterable[int],
+        relink: dict[int, tuple[int | None, int]],
+        *,
+        thread: int | None = None,
+    ) -> int:
         steps = sorted(set(doomed))
         with self._writing(thread_id) as run:
             found = run("thread", thread_id=thread_id)
-            if not found or not steps:
+            if not found or not steps or thread not in (None, found[0][0]):
                 return 0
             thread = found[0][0]
             low = thread << STEP_BITS
@@ -354,10 +361,10 @@ class Relational(ABC):
             self._store(run, thread, chunks)
         return True
 
-    def forget_blobs(self, thread_id: str, live: set[str], last: int) -> int:
+    def forget_blobs(self, thread_id: str, live: set[str], last: int, *, thread: int | None = None) -> int:
         with self._writing(thread_id) as run:
             found = run("thread_counters", thread_id=thread_id)
-            if not found or found[0][1] != last:
+            if not found or found[0][1] != last or thread not in (None, found[0][0]):
                 return 0
             digests = sorted(row[0] for row in run("blob_sizes", thread=found[0][0]) if row[0] not in live)
             if not digests:

@@ -251,6 +251,15 @@ class UpkeepCases:
         assert row is not None
         assert (row.parent, row.crc) == (None, 70)
 
+    def test_nothing_goes_of_a_thread_that_has_taken_the_place_of_the_one_that_was_read(self, storage: Storage) -> None:
+        read = grow(storage, 3, blobs=[("one", b"1")])[-1].thread
+        assert storage.delete_thread("trip")
+        grow(storage, 3, blobs=[("one", b"1")])
+        before = everything(storage)
+        assert storage.forget("trip", [1], {2: (None, 70)}, thread=read) == 0
+        assert storage.forget_blobs("trip", set(), 3, thread=read) == 0
+        assert everything(storage) == before
+
     def test_rewrite_needs_the_row_as_it_was_read(self, storage: Storage) -> None:
         done = grow(storage, 2)[-1]
         with storage.snapshot() as snapshot:
