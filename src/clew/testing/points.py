@@ -20,23 +20,25 @@ from typing import Any
 from clew.storage.items_postgres import PostgresItems
 from clew.storage.items_sqlite import SqliteItems
 from clew.storage.ledger_relational import RelationalLedger
+from clew.storage.placed import Placed
 from clew.storage.postgres import PostgresStorage
 from clew.storage.sqlite_storage import SqliteStorage
 
-PORTS: tuple[type, ...] = (SqliteStorage, PostgresStorage, RelationalLedger, SqliteItems, PostgresItems)
+PORTS: tuple[type, ...] = (SqliteStorage, PostgresStorage, RelationalLedger, SqliteItems, PostgresItems, Placed)
 WRITES = {
     *("commit", "apply", "acquire", "release", "fold", "forget", "rewrite", "forget_blobs", "delete_thread"),
     *("create_branch", "move_branch", "delete_branch", "set_tag", "delete_tag"),
     *("claim", "complete", "ask", "answer", "expire", "signal", "wait", "next_notice", "told", "not_told"),
-    *("claim_runs", "claim_run", "look", "transact"),
+    *("claim_runs", "claim_run", "admit", "look", "transact"),
     *("put", "delete", "touch", "embed", "sweep", "shrink"),
+    *("place", "record", "leave"),
 }
 """Calls of the ports that may write."""
 READS = {
     *("snapshot", "check_lease", "run", "run_with_key", "run_holding", "runs", "due", "abandoned", "effects"),
     *("counts", "wanted", "to_take_in", "is_due"),
     *("asked", "request", "requests", "answers", "get", "page", "places", "updated", "embedded", "to_embed"),
-    *("with_words", "keeping", "close"),
+    *("with_words", "keeping", "close", "of_runs"),
 }
 """All other ones."""
 

@@ -1,0 +1,117 @@
+"""What a busy graph does about a second message, killed before and after each write: it comes to the same."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import START, StateGraph
+from langgraph.types import interrupt
+from stories import Log
+
+import clew
+from clew.adapters.langgraph import LangGraphAgent
+from clew.storage.ledger import ENDED
+from clew.testing.outside import Fault, Outside, say
+from clew.testing.points import storage_calls
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
+
+from outsiders import Ground
+
+
+@pytest.fixture(params=["file", "postgres"])
+def ground(request: pytest.FixtureRequest, ram: Path) -> Ground:
+    if request.param == "file":
+        return Ground(str(ram / "graph.db"), None)
+    made = request.getfixturevalue("postgres")
+    return Ground(made.url, made.admin_url)
+
+
+def talk() -> LangGraphAgent:
+    """It remembers something in a subgraph of its own, and asks back unless it is calm."""
+    builder = StateGraph(Log)
+    builder.add_node("grow", lambda state: {"log": [f"grown {len(state['log'])}"]})
+    builder.add_edge(START, "grow")
+    inner = builder.compile(checkpointer=True)
+
+    def remember(state: Any) -> Any:
+        # Not where it may be killed: LangGraph does not give a node that runs again for a subgraph its input again.
+        if state["log"][-1] not in ("calm", "first"):
+            return {}
+        return {"log": [inner.invoke({"log": state["log"][-1:]})["log"]]}
+
+    def reply(state: Any) -> Any:
+        calm = [word for word in state["log"] if isinstance(word, str)][-1] == "calm"
+        return {"log": ["fine" if calm else interrupt("well?")], "count": len(state["log"])}
+
+    builder = StateGraph(Log)
+    builder.add_sequence([remember, reply])
+    builder.add_edge(START, "remember")
+    return LangGraphAgent(builder.compile(), name="talk")
+
+
+def prepare(ground: Ground, thread: str, policy: Any) -> None:
+    """A run that is done, one that waits, and two that come then."""
+    agent = talk()
+    with ground.open() as db:
+        agent.run(db.thread(thread), {"log": ["calm"]})
+        agent.run(db.thread(thread), {"log": ["first"]})
+        for word in ("second", "third"):
+            db.submit(agent, thread, {"log": [word], "count": 0}, if_busy=policy)
+
+
+def look_back(ground: Ground, thread: str) -> Any:
+    """What all of it came to, and what the subgraph remembers."""
+    with ground.open() as db:
+        statuses, asked = [run.status for run in db.runs(thread=thread)], len(db.requests())
+        return statuses, asked, talk().run(db.thread(thread), {"log": ["calm"]}).state
+
+
+def work_off(ground: Ground, thread: str) -> None:
+    agent = talk()
+    with (
+        storage_calls(lambda name: say(f"storing:{name}"), lambda name: say(f"stored:{name}")),
+        ground.open() as db,
+    ):
+        while any(run.status not in ENDED for run in db.runs(thread=thread)):
+            clew.Worker(db, agent, crashes=100).run(until_idle=True)
+            for request in db.requests():
+                request.answer("yes", by="alice")
+
+
+REMEMBERED = {
+    policy: [word for at, said in enumerate(words) for word in (said, f"grown {2 * at + 1}")]
+    for policy, words in {
+        "enqueue": ["calm", "first", "calm"],
+        "interrupt": ["calm", "first", "calm"],
+        "rollback": ["calm", "calm"],
+        "inject": ["calm", "first", "calm"],
+    }.items()
+}
+
+
+@pytest.mark.parametrize("policy", list(REMEMBERED))
+def test_killed_before_and_after_each_write(ground: Ground, long: bool, policy: str) -> None:
+    def trial(thread: str, fault: Fault) -> Any:
+        with Outside() as outside:
+            assert outside.live(lambda: prepare(ground, thread, policy)).how == "returned", outside.output
+            if outside.live(lambda: work_off(ground, thread), fault).how == "killed":
+                assert outside.live(lambda: work_off(ground, thread)).how == "returned", outside.output
+            return outside.live(lambda: look_back(ground, thread))
+
+    undisturbed = trial("t", Fault("never"))
+    assert undisturbed.how == "returned", undisturbed
+    assert undisturbed.value[2]["log"][-2] == REMEMBERED[policy]
+    for when in ("storing", "stored"):
+        number = 1 if long else random.randint(1, 12)
+        while True:
+            fault = Fault(when, number)
+            assert trial(f"t-{when}-{number}", fault) == undisturbed, fault
+            if not fault.struck:
+                break
+            number += 1 if long else 12
+        assert number > 12, "it writes that often"
