@@ -148,9 +148,9 @@ def _sorts(types: list[type], holders: list[dict[str, Any]]) -> Iterator[tuple[_
 
 
 class _Alike:
-    """Objects of one class with the same attributes: what is in each of these, in a column."""
+    """Objects of one class with the same attributes: what all of them have in one of these is a column."""
 
-    __slots__ = ("_cls", "_columns", "_extra", "_given", "_names", "models", "which")
+    __slots__ = ("_at", "_cls", "_extra", "_given", "_held", "_names", "models", "which")
 
     def __init__(self, cls: type, names: tuple[str, ...], which: list[bool], *, models: bool) -> None:
         self.models = models
@@ -158,7 +158,10 @@ class _Alike:
         """Of all items of the list."""
         self._cls = cls
         self._names = names
-        self._columns = [Held() for _ in names]
+        self._held = Held()
+        """What they hold, object by object."""
+        self._at: tuple[list[int], list[int]] | None = ([], [])
+        """The columns that are all dicts, and all lists; None where some of a column are and others are not."""
         # What a model keeps beside its fields: which of them were given; nothing where extra and private ones go.
         self._given: list[frozenset[str]] = []
         self._extra: list[Any] = []
@@ -175,9 +178,16 @@ class _Alike:
         return self._take_fields(built.fields)
 
     def _take_fields(self, holders: list[dict[str, Any]]) -> bool:
-        return all(
-            column.take(values, DEEPEST) for column, values in zip(self._columns, self._values(holders), strict=True)
-        )
+        values = list(self._values(holders))
+        width, types = len(self._names), list(map(type, values))
+        kinds = [set(types[at::width]) for at in range(width)]
+        dicts, lists = ([at for at, of_column in enumerate(kinds) if of_column == one] for one in ({dict}, {list}))
+        if any(len(of_column) > 1 and not of_column.isdisjoint((dict, list)) for of_column in kinds):
+            self._at = None
+            return self._held.take(values, set().union(*kinds), DEEPEST)
+        self._at = dicts, lists
+        within = (list(chain.from_iterable(zip(*[values[at::width] for at in one], strict=True))) for one in self._at)
+        return self._held.take(values, set().union(*kinds), DEEPEST, *within)
 
     def _take_beside(self, models: list[Any]) -> bool:
         try:
@@ -190,11 +200,8 @@ class _Alike:
         self._given = [first] * len(given) if given.count(first) == len(given) else list(map(frozenset, given))
         return True
 
-    def _values(self, holders: list[dict[str, Any]]) -> list[list[Any]]:
-        """What they hold, by column."""
-        width = len(self._names)
-        held = list(chain.from_iterable(map(dict.values, holders)))
-        return [held[at::width] for at in range(width)]
+    def _values(self, holders: list[dict[str, Any]]) -> Iterator[Any]:
+        return chain.from_iterable(map(dict.values, holders))
 
     def join(self, more: _Alike | None, added: int) -> None:
         """As many items were `added` to the list, with `more` of this sort among them."""
@@ -204,13 +211,14 @@ class _Alike:
         self.which += more.which
         self._given += more._given
         self._extra += more._extra
-        for column, values in zip(self._columns, more._columns, strict=True):
-            column.join(values)
+        self._held.join(more._held)
+        if self._at != more._at:
+            self._at = None
 
     def same(self, items: list[Any], holders: list[dict[str, Any]]) -> bool:
         return (
             have_keys(holders, self._names)
-            and all(column.same(values) for column, values in zip(self._columns, self._values(holders), strict=True))
+            and self._held.same(self._values(holders))
             and (not self.models or self._same_beside(items))
         )
 
@@ -228,17 +236,32 @@ class _Alike:
 
     def items(self, *, keep: bool) -> list[Any]:
         """These objects anew; with `keep`, it is they that are compared from now on."""
-        count = len(self._columns[0].held) if self._columns else sum(self.which)
+        count = sum(self.which)
         holders = list(map(dict.copy, repeat(dict.fromkeys(self._names), count)))
-        for name, column in zip(self._names, self._columns, strict=True):
-            if not column.is_none():
-                deque(map(setitem, holders, repeat(name), column.values(keep=keep)), maxlen=0)
+        for name, column in zip(self._names, self._columns(keep=keep), strict=True):
+            if column[0] is not None or column.count(None) < count:
+                deque(map(setitem, holders, repeat(name), column), maxlen=0)
         if not self.models:
             return objects_of(self._cls, holders)
         extra: list[Any] = [None if one is None else {} for one in self._extra]
         if keep:
             self._extra = extra
         return models_of(self._cls, holders, self._given, extra)
+
+    def _columns(self, *, keep: bool) -> list[list[Any]]:
+        """What is in each attribute, its containers made anew."""
+        width, held = len(self._names), self._held
+        if self._at is None:
+            values = held.values(keep=keep)
+            return [values[at::width] for at in range(width)]
+        columns: dict[int, list[Any]] = {}
+        for group, of_group in zip((held.dicts, held.lists), self._at, strict=True):
+            made = group.containers(keep=keep) if group is not None else []
+            for first, at in enumerate(of_group):
+                columns[at] = made[first :: len(of_group)]
+                if keep:
+                    held.held[at::width] = columns[at]
+        return [columns[at] if at in columns else held.held[at::width] for at in range(width)]
 
 
 class Building:

@@ -12,7 +12,6 @@ from clew.state.codec import IMMUTABLE
 
 DEEPEST = 8
 """Containers within each other that are looked into."""
-_NONE = frozenset({type(None)})
 
 
 class Held:
@@ -26,9 +25,18 @@ class Held:
         self.dicts: Group | None = None
         self.lists: Group | None = None
 
-    def take(self, values: list[Any], depth: int) -> bool:
-        """Take in values; False if one of them is neither a leaf nor a container, or too deep."""
-        kinds = set(map(type, values))
+    def take(
+        self,
+        values: list[Any],
+        kinds: set[type],
+        depth: int,
+        dicts: list[Any] | None = None,
+        lists: list[Any] | None = None,
+    ) -> bool:
+        """Take in values of these kinds; False if one of them is neither a leaf nor a container, or too deep.
+
+        `dicts` and `lists` are those among them, in their order, if they are known.
+        """
         self.held += values
         self.kinds |= kinds
         others = kinds - IMMUTABLE
@@ -38,11 +46,11 @@ class Held:
             return False
         if dict in kinds:
             self.dicts = self.dicts or Group(keyed=True)
-            if not self.dicts.hold(_of(dict, values, kinds), depth - 1):
+            if not self.dicts.hold(_of(dict, values, kinds) if dicts is None else dicts, depth - 1):
                 return False
         if list in kinds:
             self.lists = self.lists or Group(keyed=False)
-            return self.lists.hold(_of(list, values, kinds), depth - 1)
+            return self.lists.hold(_of(list, values, kinds) if lists is None else lists, depth - 1)
         return True
 
     def join(self, more: Held) -> None:
@@ -62,9 +70,6 @@ class Held:
             and (self.dicts is None or self.dicts.same_as(self.dicts.holders))
             and (self.lists is None or self.lists.same_as(self.lists.holders))
         )
-
-    def is_none(self) -> bool:
-        return self.kinds == _NONE
 
     def is_flat(self) -> bool:
         """No containers are among them."""
@@ -116,7 +121,8 @@ class Group(Held):
         self.sizes += map(len, holders)
         if self.keys is not None:
             self.keys += chain.from_iterable(holders)
-        return self.take(list(self._within(holders)), depth)
+        held = list(self._within(holders))
+        return self.take(held, set(map(type, held)), depth)
 
     def hold(self, holders: list[Any], depth: int) -> bool:
         """Take, and remember whom to ask again."""
