@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.errors import Corrupt
-from clew.state import codec
+from clew.state import codec, codec_read
 from clew.state.values import UnknownType
 
 LISTS = [4, 5, 6, 7, 8, 9, 18, 20, 21, 22, 23, 24, 25, 26, 27, 28]
@@ -24,7 +24,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(codec_read, "_warned", set())  # it is full after a thousand types: others want to be told
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownType)
         yield
@@ -104,7 +105,7 @@ import sys, resource, warnings
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 from codec_corpus import bombs, corpus, in_every_position, poisoned
 from clew.errors import Corrupt
-from clew.state import codec
+from clew.state import codec, codec_read
 warnings.simplefilter("ignore")
 inputs = corpus() + bombs() + [data for part in poisoned() for data in in_every_position(part)]
 for data in corpus():
