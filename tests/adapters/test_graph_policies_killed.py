@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from stories import Log
 
 import clew
 from clew.adapters.langgraph import LangGraphAgent
+from clew.placed import PlacedThreads, Recording
 from clew.storage.ledger import ENDED
-from clew.testing.outside import Fault, Outside, say
+from clew.testing.outside import Ended, Fault, Outside, say
 from clew.testing.points import storage_calls
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
@@ -94,24 +96,50 @@ REMEMBERED = {
 }
 
 
-@pytest.mark.parametrize("policy", list(REMEMBERED))
-def test_killed_before_and_after_each_write(ground: Ground, long: bool, policy: str) -> None:
-    def trial(thread: str, fault: Fault) -> Any:
+def apart(threads: Any, recording: Recording, plain: Any = PlacedThreads.record) -> Any:
+    """The negative control: that inputs are taken in is written after them, and not with them."""
+    done = plain(threads, recording._replace(beside=()))
+    if recording.beside and recording.lease is not None:
+        lease = recording.lease
+        threads._storage.apply(recording.thread_id, recording.beside, branch=lease.branch, epoch=lease.epoch)
+    return done
+
+
+Trial = Callable[[str, str, Fault], Ended]
+
+
+@pytest.fixture
+def trial(ground: Ground) -> Trial:
+    """What a thread comes to under a policy, killed once."""
+
+    def run(thread: str, policy: str, fault: Fault) -> Ended:
         with Outside() as outside:
             assert outside.live(lambda: prepare(ground, thread, policy)).how == "returned", outside.output
             if outside.live(lambda: work_off(ground, thread), fault).how == "killed":
                 assert outside.live(lambda: work_off(ground, thread)).how == "returned", outside.output
             return outside.live(lambda: look_back(ground, thread))
 
-    undisturbed = trial("t", Fault("never"))
+    return run
+
+
+@pytest.mark.parametrize("policy", list(REMEMBERED))
+def test_killed_before_and_after_each_write(trial: Trial, long: bool, policy: str) -> None:
+    undisturbed = trial("t", policy, Fault("never"))
     assert undisturbed.how == "returned", undisturbed
     assert undisturbed.value[2]["log"][-2] == REMEMBERED[policy]
     for when in ("storing", "stored"):
         number = 1 if long else random.randint(1, 12)
         while True:
             fault = Fault(when, number)
-            assert trial(f"t-{when}-{number}", fault) == undisturbed, fault
+            assert trial(f"t-{when}-{number}", policy, fault) == undisturbed, fault
             if not fault.struck:
                 break
             number += 1 if long else 12
         assert number > 12, "it writes that often"
+
+
+def test_the_control_takes_inputs_in_twice(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlacedThreads, "record", apart)
+    undisturbed = trial("t", "inject", Fault("never"))
+    found = [trial(f"t-{number}", "inject", Fault("storing:apply", number)) for number in range(1, 6)]
+    assert any(one.value[2]["log"].count("second") == 2 for one in found if one != undisturbed)
