@@ -1,17 +1,17 @@
-"""What a busy graph does about a second message, killed before and after each write: it comes to the same."""
+"""What is done about messages to a busy thread, killed before and after each write: it comes to the same."""
 
 from __future__ import annotations
 
+import operator
 import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
-from stories import Log
 
 import clew
 from clew.adapters.langgraph import LangGraphAgent
@@ -33,7 +33,30 @@ def ground(request: pytest.FixtureRequest, ram: Path) -> Ground:
     return Ground(made.url, made.admin_url)
 
 
-def talk() -> LangGraphAgent:
+class State(TypedDict, total=False):
+    log: Annotated[list[Any], clew.extend]
+    count: int
+
+
+class Log(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+    count: int
+
+
+def agent() -> clew.Agent:
+    """It asks back unless it is calm."""
+    made = clew.Agent("talk", state=State)
+    made.node(start=True, then="reply", name="begin")(lambda state: {"log": ["begun"]})
+
+    @made.node
+    def reply(state: Any) -> Any:
+        calm = state["log"][-2] == "calm"
+        return {"log": ["fine" if calm else clew.ask("well?")], "count": len(state["log"])}
+
+    return made
+
+
+def graph() -> LangGraphAgent:
     """It remembers something in a subgraph of its own, and asks back unless it is calm."""
     builder = StateGraph(Log)
     builder.add_node("grow", lambda state: {"log": [f"grown {len(state['log'])}"]})
@@ -56,31 +79,34 @@ def talk() -> LangGraphAgent:
     return LangGraphAgent(builder.compile(), name="talk")
 
 
-def prepare(ground: Ground, thread: str, policy: Any) -> None:
+Make = Callable[[], Any]
+
+
+def prepare(ground: Ground, talk: Make, thread: str, policy: Any) -> None:
     """A run that is done, one that waits, and two that come then."""
-    agent = talk()
+    talker = talk()
     with ground.open() as db:
-        agent.run(db.thread(thread), {"log": ["calm"]})
-        agent.run(db.thread(thread), {"log": ["first"]})
+        talker.run(db.thread(thread), {"log": ["calm"]})
+        talker.run(db.thread(thread), {"log": ["first"]})
         for word in ("second", "third"):
-            db.submit(agent, thread, {"log": [word], "count": 0}, if_busy=policy)
+            db.submit(talker, thread, {"log": [word], "count": 0}, if_busy=policy)
 
 
-def look_back(ground: Ground, thread: str) -> Any:
+def look_back(ground: Ground, talk: Make, thread: str) -> Any:
     """What all of it came to, and what the subgraph remembers."""
     with ground.open() as db:
         statuses, asked = [run.status for run in db.runs(thread=thread)], len(db.requests())
         return statuses, asked, talk().run(db.thread(thread), {"log": ["calm"]}).state
 
 
-def work_off(ground: Ground, thread: str) -> None:
-    agent = talk()
+def work_off(ground: Ground, talk: Make, thread: str) -> None:
+    talker = talk()
     with (
         storage_calls(lambda name: say(f"storing:{name}"), lambda name: say(f"stored:{name}")),
         ground.open() as db,
     ):
         while any(run.status not in ENDED for run in db.runs(thread=thread)):
-            clew.Worker(db, agent, crashes=100).run(until_idle=True)
+            clew.Worker(db, talker, crashes=100).run(until_idle=True)
             for request in db.requests():
                 request.answer("yes", by="alice")
 
@@ -105,33 +131,34 @@ def apart(threads: Any, recording: Recording, plain: Any = PlacedThreads.record)
     return done
 
 
-Trial = Callable[[str, str, Fault], Ended]
+Trial = Callable[[Make, str, str, Fault], Ended]
 
 
 @pytest.fixture
 def trial(ground: Ground) -> Trial:
     """What a thread comes to under a policy, killed once."""
 
-    def run(thread: str, policy: str, fault: Fault) -> Ended:
+    def run(talk: Make, thread: str, policy: str, fault: Fault) -> Ended:
         with Outside() as outside:
-            assert outside.live(lambda: prepare(ground, thread, policy)).how == "returned", outside.output
-            if outside.live(lambda: work_off(ground, thread), fault).how == "killed":
-                assert outside.live(lambda: work_off(ground, thread)).how == "returned", outside.output
-            return outside.live(lambda: look_back(ground, thread))
+            assert outside.live(lambda: prepare(ground, talk, thread, policy)).how == "returned", outside.output
+            if outside.live(lambda: work_off(ground, talk, thread), fault).how == "killed":
+                assert outside.live(lambda: work_off(ground, talk, thread)).how == "returned", outside.output
+            return outside.live(lambda: look_back(ground, talk, thread))
 
     return run
 
 
+@pytest.mark.parametrize("talk", [agent, graph])
 @pytest.mark.parametrize("policy", list(REMEMBERED))
-def test_killed_before_and_after_each_write(trial: Trial, long: bool, policy: str) -> None:
-    undisturbed = trial("t", policy, Fault("never"))
+def test_killed_before_and_after_each_write(trial: Trial, long: bool, talk: Make, policy: str) -> None:
+    undisturbed = trial(talk, "t", policy, Fault("never"))
     assert undisturbed.how == "returned", undisturbed
-    assert undisturbed.value[2]["log"][-2] == REMEMBERED[policy]
+    assert undisturbed.value[2]["log"][-2] == ("begun" if talk is agent else REMEMBERED[policy])
     for when in ("storing", "stored"):
         number = 1 if long else random.randint(1, 12)
         while True:
             fault = Fault(when, number)
-            assert trial(f"t-{when}-{number}", policy, fault) == undisturbed, fault
+            assert trial(talk, f"t-{when}-{number}", policy, fault) == undisturbed, fault
             if not fault.struck:
                 break
             number += 1 if long else 12
@@ -140,6 +167,6 @@ def test_killed_before_and_after_each_write(trial: Trial, long: bool, policy: st
 
 def test_the_control_takes_inputs_in_twice(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PlacedThreads, "record", apart)
-    undisturbed = trial("t", "inject", Fault("never"))
-    found = [trial(f"t-{number}", "inject", Fault("storing:apply", number)) for number in range(1, 6)]
+    undisturbed = trial(graph, "t", "inject", Fault("never"))
+    found = [trial(graph, f"t-{number}", "inject", Fault("storing:apply", number)) for number in range(1, 6)]
     assert any(one.value[2]["log"].count("second") == 2 for one in found if one != undisturbed)
