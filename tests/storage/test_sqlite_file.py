@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from clew.errors import BadInput, Closed, DiskFull, FormatTooNew, NotADatabase, StorageError
+from clew.storage import sqlite_file
 from clew.storage.sqlite import SqliteEngine
 from clew.storage.statements import queries
 from clew.testing.storage_steps import change, grow, steps
@@ -238,6 +239,20 @@ def test_threads_race_to_create(tmp_path):
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_a_file_that_becomes_a_database_while_it_is_looked_at(tmp_path):
+    path = tmp_path / "clew.db"
+    connection = apsw.Connection(str(path))
+
+    def created_meanwhile(_cursor, statement, _values):
+        if "sqlite_schema" in statement:
+            SqliteEngine(path).close()
+        return True
+
+    connection.exec_trace = created_meanwhile
+    sqlite_file._check_format(connection, str(path))
+    connection.close()
 
 
 def test_a_closed_engine_says_so(tmp_path):

@@ -155,9 +155,11 @@ def _check_format(connection: apsw.Connection, path: str) -> None:
     application = _pragma(connection, "application_id")
     if application != APPLICATION_ID:
         tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
-        if application or tables:
+        if not application and not tables:
+            return
+        # Unless somebody has made it one of ours between the two looks.
+        if application or _pragma(connection, "application_id") != APPLICATION_ID:
             raise NotADatabase(f"{path} is an SQLite database of another program", hint="give another file name")
-        return
     newest = migrations("sqlite")[-1][0]
     if _version(connection) > newest:
         raise FormatTooNew(f"{path} has format {_version(connection)}; this Clew knows formats up to {newest}")
