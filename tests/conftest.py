@@ -20,6 +20,7 @@ import pytest
 
 import clew
 from clew.testing.postgres import Databases, Server, TestDatabase
+from outsiders import Ground
 
 _ROOM = 1 << 30
 
@@ -133,6 +134,15 @@ def let_pass(db: clew.Database, url: str, request: pytest.FixtureRequest) -> Cal
                     execute(statement)
 
     return move
+
+
+@pytest.fixture(params=["file", "postgres"])
+def ground(request: pytest.FixtureRequest, ram: Path) -> Ground:
+    """A database that several processes may open, and that a test may change behind their backs."""
+    if request.param == "file":
+        return Ground(str(ram / "agent.db"), None)
+    made = request.getfixturevalue("postgres")
+    return Ground(made.url, made.admin_url)
 
 
 @pytest.fixture(params=["file", "postgres"])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,23 +14,12 @@ from stories import Log
 
 import clew
 from clew.adapters.langgraph import LangGraphAgent
-from clew.errors import Busy, ClewError, Fenced
+from clew.errors import Busy, ClewError
 from clew.runtime.executor import claim, execute
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
-
-from outsiders import Ground
+from outsiders import Ground, pull_down
 
 fork = multiprocessing.get_context("fork")
 PATIENCE = 60
-
-
-@pytest.fixture(params=["file", "postgres"])
-def ground(request: pytest.FixtureRequest, ram: Path) -> Ground:
-    if request.param == "file":
-        return Ground(str(ram / "graph.db"), None)
-    made = request.getfixturevalue("postgres")
-    return Ground(made.url, made.admin_url)
 
 
 class Process:
@@ -70,25 +57,6 @@ class Process:
     def end(self) -> None:
         self._process.kill()
         self._process.join(PATIENCE)
-
-
-def pull_down(storage: Any) -> None:
-    """The negative control: what is refused because the lease has passed on is written without one."""
-    branch, apply = storage._branch, storage.apply
-
-    def branch_anyway(run: Any, thread_id: str, name: str, epoch: int | None) -> Any:
-        try:
-            return branch(run, thread_id, name, epoch)
-        except Fenced:
-            return branch(run, thread_id, name, None)
-
-    def apply_anyway(*given: Any, branch: str = "main", epoch: int | None = None) -> Any:
-        try:
-            return apply(*given, branch=branch, epoch=epoch)
-        except Fenced:
-            return apply(*given, branch=branch)
-
-    storage._branch, storage.apply = branch_anyway, apply_anyway
 
 
 @pytest.fixture

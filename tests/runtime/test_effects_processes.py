@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from outsiders import Ground
 
 import clew
 from clew.storage.ledger import ledger_of
 from clew.testing.outside import Fault, Outside, do, say
+from outsiders import Ground
 
 
 class Trip(TypedDict, total=False):
     log: Annotated[list[Any], clew.extend]
-
-
-@pytest.fixture(params=["file", "postgres"])
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    if request.param == "file":
-        return Ground(str(tmp_path / "agent.db"), None)
-    postgres = request.getfixturevalue("postgres")
-    return Ground(postgres.url, postgres.admin_url)
 
 
 def paying(on_unknown: Any = "ask", *, effect: bool = True) -> clew.Agent:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from outsiders import Ground
 
 import clew
 from clew.errors import ActivationClosed, BadInput, NoRun
 from clew.testing.outside import Fault, Outside, say
 from clew.testing.points import storage_calls
+from outsiders import Ground
 
 
 class Trip(TypedDict, total=False):
@@ -174,14 +173,6 @@ def test_elsewhere_it_says_so(thread: clew.Thread) -> None:
 
 
 # -- killed
-
-
-@pytest.fixture(params=["file", "postgres"])
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    if request.param == "file":
-        return Ground(str(tmp_path / "agent.db"), None)
-    postgres = request.getfixturevalue("postgres")
-    return Ground(postgres.url, postgres.admin_url)
 
 
 def counting(store: Callable[[], clew.Store] = clew.store) -> clew.Agent:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from outsiders import Ground
 
 import clew
 from clew.errors import BadInput, RunNotFound
@@ -16,6 +14,7 @@ from clew.runtime import undoing
 from clew.storage.ledger import Want, ledger_of
 from clew.testing.outside import Fault, Outside, do, say
 from clew.testing.points import storage_calls
+from outsiders import Ground
 
 
 class Trip(TypedDict, total=False):
@@ -260,14 +259,6 @@ def test_a_weaker_word_does_not_take_the_place_of_a_stronger(thread: clew.Thread
 
 
 # -- killed
-
-
-@pytest.fixture(params=["file", "postgres"])
-def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Ground:
-    if request.param == "file":
-        return Ground(str(tmp_path / "agent.db"), None)
-    postgres = request.getfixturevalue("postgres")
-    return Ground(postgres.url, postgres.admin_url)
 
 
 def outside_agent() -> clew.Agent:

@@ -17,10 +17,12 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+sys.path.append(str(Path(__file__).parents[1]))
+
 import clew
-from clew.errors import Fenced
 from clew.storage import postgres
 from clew.storage.sqlite import SqliteEngine
+from outsiders import pull_down
 
 
 class State(TypedDict, total=False):
@@ -109,27 +111,6 @@ def impatient(how: str) -> None:
         postgres.ATTEMPTS = 1
 
 
-def unfenced(storage: Any) -> None:
-    """The negative control: what is refused because the lease has passed on is written without one."""
-    commit, apply = storage.commit, storage.apply
-
-    def commit_anyway(given: Any) -> Any:
-        try:
-            return commit(given)
-        except Fenced:
-            logging.warning("written without its lease")
-            return commit(given._replace(epoch=None))
-
-    def apply_anyway(*given: Any, branch: str = "main", epoch: int | None = None) -> Any:
-        try:
-            return apply(*given, branch=branch, epoch=epoch)
-        except Fenced:
-            logging.warning("written without its lease")
-            return apply(*given, branch=branch)
-
-    storage.commit, storage.apply = commit_anyway, apply_anyway
-
-
 def warnings_of(outside: Path, pid: int) -> str:
     """What a worker has complained of."""
     path = Path(f"{outside}.log")
@@ -163,7 +144,7 @@ def main(url: str, outside: str, how: str = "", expiry: str = "10", seconds: str
     agent = errand(world, careful="careless" not in how, seconds=float(seconds), graph="graph" in how)
     with open_with(url, float(expiry), "strict" if "strict" in how else "relaxed") as db:
         if "unfenced" in how:
-            unfenced(db._storage)
+            pull_down(db._storage)
         threading.Thread(target=tell_when_ready, daemon=True).start()
         clew.Worker(db, [agent], concurrency=4, crashes=50).run()
 

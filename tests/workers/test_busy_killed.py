@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import operator
 import random
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -19,18 +17,7 @@ from clew.placed import PlacedThreads, Recording
 from clew.storage.ledger import ENDED
 from clew.testing.outside import Ended, Fault, Outside, say
 from clew.testing.points import storage_calls
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "runtime"))
-
 from outsiders import Ground
-
-
-@pytest.fixture(params=["file", "postgres"])
-def ground(request: pytest.FixtureRequest, ram: Path) -> Ground:
-    if request.param == "file":
-        return Ground(str(ram / "graph.db"), None)
-    made = request.getfixturevalue("postgres")
-    return Ground(made.url, made.admin_url)
 
 
 class State(TypedDict, total=False):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import apsw
 import psycopg
 
 import clew
+from clew.errors import Fenced
 
 
 class Ground:
@@ -51,3 +54,27 @@ class Ground:
         finally:
             connection.close(force=True)
         return True
+
+
+def pull_down(storage: Any) -> None:
+    """A negative control: what this storage refuses because the lease has passed on is written without one."""
+    branch, commit, apply = storage._branch, storage.commit, storage.apply
+
+    def branch_anyway(run: Any, thread_id: str, name: str, epoch: int | None) -> Any:
+        return _anyway(lambda epoch: branch(run, thread_id, name, epoch), epoch)
+
+    def commit_anyway(given: Any) -> Any:
+        return _anyway(lambda epoch: commit(given._replace(epoch=epoch)), given.epoch)
+
+    def apply_anyway(*given: Any, branch: str = "main", epoch: int | None = None) -> Any:
+        return _anyway(lambda epoch: apply(*given, branch=branch, epoch=epoch), epoch)
+
+    storage._branch, storage.commit, storage.apply = branch_anyway, commit_anyway, apply_anyway
+
+
+def _anyway(write: Callable[[int | None], Any], epoch: int | None) -> Any:
+    try:
+        return write(epoch)
+    except Fenced:
+        logging.warning("written without its lease")
+        return write(None)
