@@ -58,7 +58,7 @@ lists = (
 
 def read(parts: list[bytes], *, many: int) -> Any:
     """What is read, when so many are read at once; or that they are corrupt."""
-    with mock.patch.multiple(codec_read, _MANY=many, _warned=set()), warnings.catch_warnings():
+    with mock.patch.multiple(codec_read, _MANY=many, _AT_ONCE=5, _warned=set()), warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownType)  # of damaged names there is no end: none is to be remembered
         try:
             return codec.decode_list(len(parts), parts)

@@ -68,6 +68,8 @@ def decode_list(
 
 
 _MANY = 8
+_AT_ONCE = 128
+"""Models whose bytes are copied together: a copy of some tens of kilobytes stays in the processor's cache."""
 _LATER = object()
 """Stands for a model that is built together with others."""
 
@@ -121,11 +123,15 @@ def _models(payloads: list[bytes], resolve: Resolve | None, built: list[Built]) 
     """The models that these stand for; None if some of them are not as they were written."""
     reader = _Reader(resolve)
     reader.depth = 1
-    first = b"".join((b"\x92", f.array_header(2 * len(payloads)), payloads[0]))
-    parts, mark = unpackb(_END.join((first, *payloads[1:], b"", b"")), ext_hook=reader.hook)
-    if type(mark) is not bytes or mark != _MARK or parts[1::2] != [_MARK] * len(payloads):
-        return None
-    return same_models(parts[::2], registering.registry, built)
+    parts: list[Any] = []
+    for at in range(0, len(payloads), _AT_ONCE):
+        some = payloads[at : at + _AT_ONCE]
+        first = b"".join((b"\x92", f.array_header(2 * len(some)), some[0]))
+        read, mark = unpackb(_END.join((first, *some[1:], b"", b"")), ext_hook=reader.hook)
+        if type(mark) is not bytes or mark != _MARK or read[1::2] != [_MARK] * len(some):
+            return None
+        parts += read[::2]
+    return same_models(parts, registering.registry, built)
 
 
 def _decoded(marked: bytes, resolve: Resolve | None) -> Any:
