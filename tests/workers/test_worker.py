@@ -81,6 +81,17 @@ def test_all_that_was_submitted_is_done(db):
         assert [item for item in log if item.isdigit()] == [str(m) for m in range(n, 30, 5)]
 
 
+def test_it_can_be_run_again_and_again(db):
+    agent = noting()
+    worker = clew.Worker(db, agent, concurrency=2)
+    for n in range(5):
+        run = db.submit(agent, "t", {"log": [str(n)]})
+        working = threading.Thread(target=lambda: worker.run(until_idle=True), daemon=True)
+        working.start()
+        working.join(PATIENCE)
+        assert run.status == "done"
+
+
 def test_one_that_waits_is_woken(db):
     """By what is submitted in this process, and by another handle on the same database."""
     agent = noting()

@@ -134,7 +134,8 @@ class Worker:
                 self._hand_over()
         finally:
             self._bell.close()
-            for _ in self._threads:
+            while self._threads:
+                self._threads.pop()
                 self._todo.put(None)
 
     def drive(self, run: str) -> RunStatus | None:
