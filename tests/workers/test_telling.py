@@ -70,6 +70,18 @@ def test_only_the_first_that_is_due_is_told_of(db: clew.Database, ear: Ear) -> N
     assert ear.heard() == 1
 
 
+def test_one_that_nobody_has_taken_for_long_keeps_nobody_from_being_told(
+    db: clew.Database, ear: Ear, postgres: TestDatabase
+) -> None:
+    trip = agent("trip")
+    db.submit(trip, "left")
+    with psycopg.connect(postgres.admin_url) as admin:
+        admin.execute("UPDATE clew.run SET wake = wake - 60000000")
+    ear.heard()
+    db.submit(trip, "new")
+    assert ear.heard() == 1
+
+
 def test_what_nobody_was_told_of_is_found(db: clew.Database, ear: Ear, postgres: TestDatabase) -> None:
     """It is admitted while another one is due, and can be seen only after that was taken."""
     trip = agent("trip")

@@ -20,7 +20,8 @@ REVOKE ALL ON FUNCTION clew.stamp FROM PUBLIC;
 --
 -- Each notification wakes every worker, and commits that notify wait for each other. So nobody is told of a run that stands
 -- behind another one: whoever serves that agent has been told, and asks again until nothing is due. (That one may be taken
--- before this one can be seen. So workers also look again a little later.)
+-- before this one can be seen. So workers also look again a little later.) What has been due for more than ten seconds
+-- counts for nothing: beside a transaction that stays open for hours, all that was done meanwhile would be walked through.
 CREATE FUNCTION clew.tell_of_run() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     v_now bigint := clew.stamp();
@@ -28,7 +29,7 @@ DECLARE
 BEGIN
     IF NEW.wake <= v_now THEN
         IF NOT EXISTS (SELECT FROM clew.run r WHERE r.tenant = NEW.tenant AND r.agent = NEW.agent AND r.priority = NEW.priority
-                          AND r.wake <= v_now AND r.seq <> NEW.seq) THEN
+                          AND r.wake > v_now - 10000000 AND r.wake <= v_now AND r.seq <> NEW.seq) THEN
             ignored := pg_notify('clew_due', NEW.tenant::text);
         END IF;
     END IF;
