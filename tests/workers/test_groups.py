@@ -76,6 +76,18 @@ def test_the_first_of_a_line_is_cancelled_while_it_waits_for_its_group(db: Any) 
     drive(db, first)
 
 
+def test_the_thread_of_one_that_was_left_is_deleted(shared_url: str) -> None:
+    with clew.open(shared_url) as db:
+        db.submit(agent(), "elsewhere", group="g")
+        other = clew.open(shared_url)
+        assert len(claimed(other)) == 1
+        waits = db.submit(agent(), "t", group="g")
+        assert claimed(db) == []
+        other.close()  # it leaves as if it had been killed
+        db.delete("elsewhere")
+        assert drive_all(db) == [waits.id]
+
+
 def test_the_place_is_freed_while_somebody_finds_it_taken(postgres: TestDatabase) -> None:
     with clew.open(postgres.url) as db, clew.open(postgres.url) as other, psycopg.connect(postgres.admin_url) as slow:
         db.submit(agent(), "elsewhere", group="g")

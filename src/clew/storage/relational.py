@@ -272,7 +272,10 @@ class Relational(ABC):
                 if live:
                     raise busy(name, thread_id, live)
             low = thread << STEP_BITS
+            groups = run("groups_of_running", thread=thread)
             delete_ledger(run, thread)
+            for (group,) in groups:  # it was left by a process that is gone, and had a place
+                stamped(run)("call_group", group=group)
             run("delete_thread_blobs", thread=thread)
             run("delete_thread_blob_uses", thread=thread)
             run("delete_thread_chunks", thread=thread)

@@ -158,6 +158,10 @@ UPDATE run SET wake = {stamp} + grace, grace = CASE WHEN grace > 0 THEN grace EL
                       AND (q.wake IS NULL OR {called}))
     ORDER BY n.priority DESC, n.seq LIMIT 1)
 
+-- name: groups_of_running
+SELECT DISTINCT r.group_key FROM run r
+WHERE r.tenant = :tenant AND r.thread = :thread AND r.status = 'running' AND r.group_key IS NOT NULL
+
 -- name: enter_input
 UPDATE run SET input_step = :step, step = :step, input = NULL, updated = {stamp}, parent = CAST(:parent AS text),
     parent_step = CAST(:parent_step AS bigint)
