@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
 from crews import Crew, all_over, submit, until, verdict
 from errands import Outside, errand
@@ -41,6 +43,18 @@ def test_a_worker_knows_whether_it_hears(pooled: str, direct: str) -> None:
             with clew.open(direct) as other:
                 run = other.submit(noting(), f"t {hears}", {"log": []})
                 until(lambda: run.status == "done", patience=1.9 if hears else 1.4)
+
+
+def test_the_control_a_session_hears_itself(postgres_server: Server, direct: str) -> None:
+    """So whoever sends the word over the connection that listens learns nothing."""
+    with Pooler(postgres_server.socket) as pooler:
+        connect = partial(psycopg.connect, pooler.url(direct), autocommit=True)
+        with connect() as listener, connect() as another:
+            listener.execute("LISTEN here")
+            listener.execute("SELECT pg_notify('here', 'mine')")
+            assert [notice.payload for notice in listener.notifies(timeout=2, stop_after=1)] == ["mine"]
+            another.execute("SELECT pg_notify('here', 'another')")
+            assert list(listener.notifies(timeout=0.5)) == []
 
 
 def test_a_killed_crew_behind_it(pooled: str, pooler: Pooler, tmp_path: Path, long: bool) -> None:
