@@ -16,6 +16,8 @@ from typing import Any, TypedDict
 import clew
 
 QUEUE, WORKFLOW, VERSION = "bench", "noop", "1"
+CONCURRENCY = 4
+"""Runs that each of the processes drives at once."""
 
 
 class State(TypedDict, total=False):
@@ -48,7 +50,7 @@ def dbos_settings(url: str) -> Any:
 def work_clew(url: str) -> None:
     with clew.open(url) as db:
         ready()
-        clew.Worker(db, [agent()], concurrency=8).run()
+        clew.Worker(db, [agent()], concurrency=CONCURRENCY).run()
 
 
 def work_dbos(url: str) -> None:
@@ -62,7 +64,7 @@ def work_dbos(url: str) -> None:
         return nothing(nothing(nothing(n)))
 
     DBOS.launch()
-    DBOS.register_queue(QUEUE, worker_concurrency=8, polling_interval_sec=0.05)  # its default is a second
+    DBOS.register_queue(QUEUE, worker_concurrency=CONCURRENCY, polling_interval_sec=0.05)  # its default is a second
     ready()
     threading.Event().wait()
 

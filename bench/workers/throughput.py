@@ -88,8 +88,11 @@ def of_clew(url: str, admin: str, runs: int, single: int) -> Through:
             times.append(time.perf_counter_ns() - began)
         with ThreadPoolExecutor(SUBMITTERS) as submitters:
             list(submitters.map(lambda n: db.submit(made, f"t{n}", {"n": 0}), range(runs)))
-        until(lambda: len(counted("t")) == runs, every=0.2)
+        with psycopg.connect(admin, autocommit=True) as connection:
+            left = "SELECT EXISTS (SELECT FROM clew.run WHERE status = 'queued' OR status = 'running')"
+            until(lambda: connection.execute(left).fetchone() == (False,), every=0.1)
         spans = counted("t")
+        assert len(spans) == runs
         took = (max(end for _, end in spans) - min(begin for begin, _ in spans)) / 1e6
     return _through("Clew", runs / took, times)
 

@@ -268,6 +268,12 @@ BEGIN
             RETURNING r.unfolded INTO v_unfolded;
         END IF;
     END IF;
+    IF p_base IS NULL AND p_epoch IS NOT NULL THEN  -- the first of a thread whose lease was taken before there was one
+        UPDATE clew.ref r SET step = v_step, lane = v_lane, unfolded = v_brings, owner = v_owner
+         WHERE r.tenant = p_tenant AND r.thread = v_thread AND r.name = p_branch AND r.kind = 'branch'
+           AND r.step IS NULL AND r.owner = p_owner AND r.epoch = p_epoch AND p_lane = 0
+        RETURNING r.unfolded INTO v_unfolded;
+    END IF;
     IF v_unfolded IS NULL THEN
         v_unfolded := clew.advance(p_tenant, v_thread, v_step, v_lane, p_branch, p_base, p_lane, p_payload IS NOT NULL,
                                    p_epoch, p_owner, p_release, p_dead, p_kind = 3 AND p_base IS NOT NULL);
