@@ -39,8 +39,8 @@ def lines(*, quick: bool) -> Iterator[str]:
         yield f"\n## An agent of three nodes that do nothing, {throughput.WORKERS} worker processes, PostgreSQL\n"
         yield (
             f"{runs:,} runs submitted at once, {contenders.CONCURRENCY} of them at once in each process; and the"
-            f" latency of one at a time. The contenders take turns, on fresh databases; medians of {rounds}, and their range."
-            f" Target: {_TIMES:g} times both.\n"
+            f" latency of one at a time. The contenders take turns, on fresh databases; medians of {rounds}, and their"
+            f" range. Target: {_TIMES:g} times both.\n"
         )
         yield "| | runs/s | p50 ms | p99 ms | Clew gets through |\n|---|--:|--:|--:|--:|"
         taken = [_turn(databases, runs, single) for _ in range(rounds)]

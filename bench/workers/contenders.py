@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 import clew
 
 QUEUE, WORKFLOW, VERSION = "bench", "noop", "1"
-CONCURRENCY = 4
+CONCURRENCY = 3
 """Runs that each of the processes drives at once."""
 
 

@@ -105,7 +105,7 @@ class Held:
         self.lease = Lease(row.thread_id, row.branch, row.epoch)
         self.thread: Thread = db._thread_with_memory(row.thread_id, row.branch, Memory())
         self.thread._memory.lease = self.lease
-        self.ledger: Ledger = ledger_of(self.thread._storage)
+        self.ledger: Ledger = db._room.ledger
         self.status: RunStatus = "running"
         self.error: BaseException | None = None
         self.given = given
