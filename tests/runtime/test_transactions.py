@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypedDict
 import apsw
 import psycopg
 import pytest
-from outsiders import Ground
 
 import clew
 from clew.errors import BadInput, EffectConflict, NoRun
 from clew.storage.ledger import ledger_of
 from clew.testing.outside import Fault, Outside, say
 from clew.testing.points import storage_calls
+from outsiders import Ground
 
 
 class Trip(TypedDict, total=False):
